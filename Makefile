@@ -1,0 +1,42 @@
+# Everything happens in .venv, which is made on first use and again when the dependencies change.
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# The first interpreter between 3.10 and 3.13; choose another with `make PYTHON=/path/to/python ...`.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+	"$$p" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo "$$p" && break; done)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint slow gpu clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(STAMP)  ## learn twelve tasks one after another and write demo/report.html (about 6 minutes)
+	$(BIN)/tss demo
+
+test: lint  ## lint, types and the default tests (below 10 minutes, no network)
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+slow: $(STAMP)  ## the tests that take long
+	$(BIN)/python -m pytest -m "slow and not gpu"
+
+gpu: $(STAMP)  ## the tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu
+
+clean:  ## remove .venv and what tools leave behind
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find tss tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || test -n "$(PYTHON)" || \
+		{ echo "error: no Python from 3.10 to 3.13 found; install one or say make PYTHON=/path/to/python" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV); the first time takes some minutes"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@

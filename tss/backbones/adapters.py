@@ -1,0 +1,107 @@
+"""All adapters of a backbone as one flat vector: a = W_up relu(W_down x + b_down) + b_up at every site.
+
+Flat, because gating, masking, the optimiser and packing then are one operation each instead of two per layer.
+Order: site by site, W_down [b, d] then W_up [d, b]; biases likewise, b_down [b] then b_up [d].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tss import randomness
+from tss.backbones.sites import AdapterFunction, Sites
+from tss.errors import ConfigError
+
+INITS = ("normal002", "signed_const", "signed_002", "kaiming")
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    bottleneck: int = 64
+    adapter_sites: str = "ffn"  # "houlsby", "houlsby+cross": also after the attentions
+    adapter_init: str = "normal002"
+    adapter_std: float = 0.02  # the deviation of normal002, the size of signed_002
+    adapter_seed: int = 0
+    own_ln: bool = False  # normalise the adapter's input once more
+
+    def __post_init__(self) -> None:
+        if self.bottleneck < 1:
+            raise ConfigError(f"bottleneck must be at least 1, not {self.bottleneck}")
+        if self.adapter_init not in INITS:
+            raise ConfigError(f"adapter_init {self.adapter_init!r} is not one of {', '.join(INITS)}")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One weight matrix inside the flat vector."""
+
+    start: int
+    stop: int
+    rows: int
+    columns: int  # = fan-in
+
+
+class AdapterBank:
+    """Shapes, initial values and functions of all adapters."""
+
+    def __init__(self, sites: Sites, config: AdapterConfig, dtype: torch.dtype = torch.float32):
+        self.config, self.dtype = config, dtype
+        self.width, self.bottleneck, self.count = sites.width, config.bottleneck, sites.count
+        matrix = self.width * self.bottleneck
+        self.segments: list[Segment] = []
+        for i in range(self.count):
+            start = 2 * i * matrix
+            self.segments.append(Segment(start, start + matrix, self.bottleneck, self.width))
+            self.segments.append(Segment(start + matrix, start + 2 * matrix, self.width, self.bottleneck))
+        self.size = 2 * self.count * matrix
+        self.bias_size = self.count * (self.width + self.bottleneck)
+
+    def fixed(self) -> Tensor:
+        """The frozen random weights, from the seed alone. [size] float32"""
+        return self.draw(f"adapters/{self.config.adapter_seed}", self.config.adapter_init)
+
+    def draw(self, key: str, init: str) -> Tensor:
+        """Fresh weights. [size] float32"""
+        return torch.cat([self._matrix(f"{key}/{i}", s, init) for i, s in enumerate(self.segments)])
+
+    def _matrix(self, key: str, segment: Segment, init: str) -> Tensor:
+        count = segment.stop - segment.start
+        if init == "normal002":
+            return randomness.normal(key, count, self.config.adapter_std)
+        if init == "signed_002":
+            return randomness.signs(key, count, self.config.adapter_std)
+        if init == "signed_const":
+            return randomness.signs(key, count, sqrt(2.0 / segment.columns))
+        return randomness.uniform(key, count, 1.0 / sqrt(segment.columns))  # kaiming, a = sqrt(5)
+
+    def matrices(self, flat: Tensor) -> list[Tensor]:
+        """Views of a flat vector [size] as W_down, W_up, W_down, … in site order."""
+        parts = flat.split(self.width * self.bottleneck)
+        return [part.view(s.rows, s.columns) for part, s in zip(parts, self.segments, strict=True)]
+
+    def functions(self, weights: Tensor, biases: Tensor | None = None, linear=F.linear) -> list[AdapterFunction]:
+        """One adapter function a site from flat weights [size] (and biases [bias_size]).
+
+        `linear(x, weight, bias)` may be replaced, for instance by one that watches gradients per example.
+        """
+        matrices = self.matrices(weights.to(self.dtype))
+        split: list[Tensor | None] = [None] * (2 * self.count)
+        if biases is not None:
+            split = list(biases.to(self.dtype).split([self.bottleneck, self.width] * self.count))
+        return [
+            self._function(matrices[2 * i], split[2 * i], matrices[2 * i + 1], split[2 * i + 1], linear)
+            for i in range(self.count)
+        ]
+
+    def _function(self, down, bias_down, up, bias_up, linear) -> AdapterFunction:
+        def adapter(x: Tensor) -> Tensor:
+            if self.config.own_ln:
+                x = F.layer_norm(x, (self.width,))
+            return linear(F.relu(linear(x, down, bias_down)), up, bias_up)
+
+        return adapter

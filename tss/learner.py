@@ -1,0 +1,379 @@
+"""`Learner`: the public face. Learn tasks one after another, predict, evaluate, and prove that nothing is forgotten."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from tss.config import Config, resolve
+from tss.errors import DamagedError, StoreError, TaskError
+from tss.learning import probes
+from tss.learning.loop import Training, Watch
+from tss.learning.resident import Ready, Resident
+from tss.learning.session import Learnt, learn_lessons
+from tss.methods import method_class
+from tss.methods.method import Method
+from tss.results import Learned, TaskCheck, TaskInfo
+from tss.store import Store, TaskRecord
+from tss.tasks.lesson import Lesson
+from tss.tasks.names import check_name
+from tss.tasks.task import Task
+
+if TYPE_CHECKING:
+    from tss.backbones.backbone import Backbone
+
+RESIDENT = 64  # tasks kept ready to answer
+FIXED = ("backbone", "method", "preset", "seed")
+
+
+class Learner:
+    """Teaches one frozen backbone task after task, in a store.
+
+    >>> learner = Learner.open("store")                       # doctest: +SKIP
+    >>> learner.learn(Task.from_folder("reviews"))            # doctest: +SKIP
+    >>> learner.predict("reviews", ["a joy to use"])          # doctest: +SKIP
+    ['positive']
+    """
+
+    def __init__(self, store: Store, settings: dict[str, Any], config: Config, device: str):
+        self.store, self.config, self.device = store, config, device
+        self._settings = settings  # backbone, method, preset, seed, options: what the index fixes
+        self._resident = Resident(RESIDENT)
+        self._shared_file: str | None = None
+
+    @classmethod
+    def open(
+        cls,
+        store: str | PathLike[str],
+        backbone: str | None = None,
+        method: str | None = None,
+        device: str | None = None,
+        config: dict[str, Any] | None = None,
+        preset: str | None = None,
+        seed: int | None = None,
+        create: bool = True,
+    ) -> Learner:
+        """Open a store, or make one. Backbone, method, preset, seed and options are fixed by its first task.
+
+        config: options by key (`tss methods` lists them). device: "cpu", "cuda"; the GPU if there is one by default.
+        Raises StoreError if the folder is no store or was made with other settings, ConfigError for bad options.
+        """
+        opened = Store.open(store, create=create)
+        given = {"backbone": backbone, "method": method, "preset": preset, "seed": seed}
+        settings = {"backbone": "bart-nano", "method": "tss", "preset": "recommended", "seed": 0, "options": {}}
+        stored = opened.index().identity
+        if stored:
+            settings |= {key: stored[key] for key in settings}
+        for key in FIXED:
+            if given[key] is not None and stored and given[key] != stored[key]:
+                raise StoreError(
+                    f"{opened.path} was made with {key} {stored[key]!r}, not {given[key]!r}; a store keeps its "
+                    f"{key}: leave the option out, or use another folder"
+                )
+            settings[key] = settings[key] if given[key] is None else given[key]
+        settings["options"] = {**settings["options"], **(config or {})}
+        resolved = resolve(settings["method"], settings["preset"], settings["options"])
+        learner = cls(opened, settings, resolved, device or _best_device())
+        if stored and config:
+            learner._check_fixed(stored)
+        return learner
+
+    def _check_fixed(self, stored: dict[str, Any]) -> None:
+        """Options of training and reading may change from task to task; adapters, method and precision may not."""
+        first = resolve(stored["method"], stored["preset"], stored["options"])
+        for part in ("adapter", "method"):
+            was, now = (vars(getattr(c, part)) for c in (first, self.config))
+            for key in was:
+                if was[key] != now[key]:
+                    raise StoreError(f"{self.store.path} was made with {key}={was[key]!r}, which later tasks must keep")
+        if first.learning.precision != self.config.learning.precision:
+            raise StoreError(f"{self.store.path} was made with precision={first.learning.precision}")
+
+    @cached_property
+    def backbone(self) -> Backbone:
+        from tss.backbones.load import load_backbone
+
+        return load_backbone(
+            self._settings["backbone"],
+            device=self.device,
+            dtype=self.config.learning.precision,
+            places=self.config.adapter.adapter_sites,
+        )
+
+    @cached_property
+    def method(self) -> Method:
+        if identity := self.store.index().identity:
+            self.store.identify({**identity, "backbone_hash": self.backbone.fingerprint()})
+        return self._new_method()
+
+    def _new_method(self) -> Method:
+        """The method as the store's last task left it."""
+        made = method_class(self._settings["method"])(
+            self.backbone, self.config.adapter, self.config.method, self._settings["seed"]
+        )
+        made.load_shared(self.store.read_shared())
+        return made
+
+    # Learning.
+    def learn(self, task: Task, *, new_version: bool = False, progress: Watch | None = None) -> Learned:
+        """Learn a task and keep it. An interrupted call is taken up where its last checkpoint was.
+
+        Raises TaskError, StoreError or TrainingError; then the store is as it was.
+        """
+        if self.method.joint:
+            raise TaskError(f"{self.method.label} learns tasks together: use learn_together")
+        return self._learn([task], new_version, progress)[0]
+
+    def learn_together(self, tasks: Sequence[Task], *, progress: Watch | None = None) -> list[Learned]:
+        """Learn several tasks at once, for methods that pool them (MTL)."""
+        if not self.method.joint:
+            raise TaskError(f"{self.method.label} learns one task at a time: use learn")
+        return self._learn(list(tasks), False, progress)
+
+    def _learn(self, tasks: list[Task], new_version: bool, progress: Watch | None) -> list[Learned]:
+        with self.store.writing(wait=5.0):
+            self._refuse(tasks, new_version)
+            self.method.load_shared(self.store.read_shared())
+            self.store.require_space(self._bytes_while_learning())
+            self._identify()
+            lessons = [Lesson.of(task, self.backbone, self.config.reading, self._seed) for task in tasks]
+            kept_there = _Checkpoints(self.store, self._training_key(tasks))
+            learnt = learn_lessons(lessons, self.method, self.config.learning, progress, kept_there)
+            out = []
+            for task, lesson in zip(tasks, lessons, strict=True):
+                out.append(self._keep(task, lesson, learnt, new_version))
+            return out
+
+    def _refuse(self, tasks: list[Task], new_version: bool) -> None:
+        known = self.store.index().names()
+        for task in tasks:
+            if not task.train:
+                raise TaskError(f"task {task.name!r} has no training examples")
+            if task.name in known and not new_version:
+                raise StoreError(
+                    f"{self.store.path} has a task {task.name!r} already. Choose another name, or ask for a new "
+                    "version (--new-version); the old one is kept"
+                )
+            if task.kind == "generation" and self.backbone.layout.family == "encoder":
+                raise TaskError(f"task {task.name!r}: {self.backbone.name} is an encoder and cannot generate")
+
+    @property
+    def _seed(self) -> int:
+        return self._settings["seed"]
+
+    def _identify(self) -> None:
+        if not self.store.index().identity:
+            fixed = hashlib.sha256(self.method.bank.fixed().numpy().tobytes()).hexdigest()
+            self.store.identify(
+                {**self._settings, "backbone_hash": self.backbone.fingerprint(), "adapter_hash": fixed}
+            )
+
+    def _training_key(self, tasks: Iterable[Task]) -> str:
+        """Changes whenever a checkpoint would no longer fit."""
+        index = self.store.index()
+        parts = [self.config.flat(), self._settings, index.next_id, [(t.name, t.fingerprint()) for t in tasks]]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+    def _keep(self, task: Task, lesson: Lesson, learnt: Learnt, new_version: bool) -> Learned:
+        added = self.method.recall(learnt.kept)
+        split = lesson.test if len(lesson.test) else lesson.valid
+        scores, _ = lesson.evaluate(split, added)
+        shown, output_hash = probes.make(lesson, split.rows, added)
+        facts = {**learnt.facts, "steps": learnt.outcome.steps, "seconds": learnt.outcome.seconds}
+        meta = {
+            "kind": task.kind,
+            "labels": list(task.labels),
+            "lengths": asdict(task.lengths),
+            "metric": task.metric,
+            "family": task.family,
+            "pair": task.pair,
+            "reading": asdict(self.config.reading),
+            "config": self.config.flat(),
+            "scores": scores,
+            "facts": facts,
+            "task_hash": task.fingerprint(),
+            "frozen_hash": learnt.frozen,
+            "probe_hash": output_hash,
+            "environment": probes.environment(self.backbone.device, self.backbone.model.dtype),
+        }
+        summary = {"kind": task.kind, "labels": len(task.labels), "scores": scores, **learnt.facts}
+        head = {f"head.{k}": v.detach().cpu() for k, v in lesson.head.state_dict().items()}
+        kept = {f"method.{k}": v for k, v in learnt.kept.tensors.items()}
+        record = TaskRecord(task.name, meta, learnt.kept.gates, {**head, **kept}, shown, summary)
+        entry = self.store.add(
+            record, parent=self._parent(), shared={k: v.cpu() for k, v in self.method.shared().items()}, new_version=new_version
+        )
+        return Learned(
+            name=task.name,
+            version=entry.version,
+            scores=scores,
+            steps=learnt.outcome.steps,
+            seconds=learnt.outcome.seconds,
+            bytes=entry.bytes,
+            gate_bytes=entry.gate_bytes,
+            open_gates=learnt.facts.get("open_gates"),
+            facts=facts,
+            curve=learnt.outcome.curve,
+            warnings=(*task.warnings, *_remarks(lesson, learnt.facts, learnt.outcome.skipped)),
+            resumed=learnt.outcome.resumed,
+        )
+
+    def _parent(self) -> str | None:
+        """The task whose gates are nearest: the one before, where scores carry over."""
+        names = self.store.index().tasks
+        return names[-1].name if self.method.inherits and names else None
+
+    def _bytes_while_learning(self) -> int:
+        """Checkpoint (state, best state, two moments), shared state and the task, in float32, generously."""
+        return 4 * 8 * self.method.bank.size + (4 << 20)
+
+    def plan(self, task: Task) -> dict[str, Any]:
+        """What learning the task would take: steps, seconds (from three timed steps), bytes. Changes nothing."""
+        self._refuse([task], new_version=True)
+        lesson = Lesson.of(task, self.backbone, self.config.reading, self._seed)
+        method = self._new_method()
+        method.begin(lesson, lambda *args, **kwargs: None)
+        whole = Training([lesson], method, self.config.learning, None, None)
+        few = replace(self.config.learning, max_steps=3, min_steps=1, dev_examples=1)
+        timed = Training([lesson], method, few, None, None).run()
+        gates = method.kept().gates
+        return {
+            "task": task.name,
+            "method": method.label,
+            "backbone": self.backbone.name,
+            "steps": whole.total,
+            "least_steps": min(self.config.learning.min_steps, whole.total),
+            "seconds": round(timed.seconds / timed.steps * whole.total, 1),
+            "trainable": sum(p.numel() for p in whole.parameters),
+            "gate_bytes": 0 if gates is None else (gates.numel() + 7) // 8,
+            "head_bytes": 4 * sum(p.numel() for p in lesson.head.parameters()),
+            "bytes_while_learning": self._bytes_while_learning(),
+            "cut_examples": sum(row.cut for row in lesson.train.rows),
+        }
+
+    # Answering.
+    def _open(self, name: str, version: int | None = None) -> Ready:
+        """A stored task, ready to answer. Raises UnknownTaskError, DamagedError."""
+        entry = self.store.index().entry(check_name(name), version)
+        self._follow_shared()
+        return self._resident.get(
+            entry.file, lambda: self.store.read(entry.name, entry.version), self.backbone, self.method
+        )
+
+    def _follow_shared(self) -> None:
+        """Methods whose tasks share weights answer with the latest ones, also when another process learnt since."""
+        shared = self.store.index().shared
+        file = shared["file"] if shared else None
+        method = self.method
+        if method.forgets and file != self._shared_file:
+            method.load_shared(self.store.read_shared())
+            self._resident.clear()
+            self._shared_file = file
+
+    def predict(self, task: str | Sequence[str], inputs: Sequence[Any], *, details: bool = False) -> list[Any]:
+        """Answers, one an input: a label, a list of tags or a text. `task`: one name, or one an input.
+
+        inputs: texts; (text, pair) for tasks learnt on pairs; words (or a text split at blanks) for tagging.
+        details: dicts with answer, confidence (chance of the label or of each tag) and whether the input was cut.
+        Raises UnknownTaskError, TaskError with the number of the input.
+        """
+        if isinstance(inputs, (str, bytes)):
+            raise TaskError("predict takes a list of inputs, not one text: put it into a list")
+        names = [task] * len(inputs) if isinstance(task, str) else list(task)
+        if len(names) != len(inputs):
+            raise TaskError(f"{len(names)} task names for {len(inputs)} inputs; give one name, or one an input")
+        out: list[Any] = [None] * len(inputs)
+        for name in dict.fromkeys(names):
+            where = [i for i, n in enumerate(names) if n == name]
+            ready = self._open(name)
+            for i, answer in zip(where, ready.answers([inputs[i] for i in where], where), strict=True):
+                out[i] = answer if details else answer["answer"]
+        return out
+
+    def evaluate(self, task: Task, name: str | None = None) -> dict[str, float]:
+        """Scores of a stored task on the test examples of `task` (valid, then train, where there are none).
+
+        Raises TaskError if an example has a label that the stored task never saw.
+        """
+        return self._open(name or task.name).evaluate(task.test or task.valid or task.train)
+
+    def tasks(self) -> list[TaskInfo]:
+        """The tasks of the store in the order they were learnt, newest version of each; no model is loaded."""
+        index = self.store.index()
+        entries = [index.entry(name) for name in index.names()]
+        return [
+            TaskInfo(
+                name=entry.name,
+                version=entry.version,
+                kind=entry.summary["kind"],
+                labels=entry.summary["labels"],
+                bytes=entry.bytes,
+                gate_bytes=entry.gate_bytes,
+                open_gates=entry.summary.get("open_gates"),
+                scores=entry.summary["scores"],
+            )
+            for entry in entries
+        ]
+
+    def verify(self, names: Sequence[str] | None = None, progress: Any = None) -> list[TaskCheck]:
+        """Answer every task's probes again and compare with what was recorded when it was learnt."""
+        checks = []
+        chosen = list(names) if names else list(self.store.index().names())
+        for i, name in enumerate(chosen):
+            checks.append(self._verify(name))
+            if progress:
+                progress(i + 1, len(chosen), name)
+        return checks
+
+    def _verify(self, name: str) -> TaskCheck:
+        entry = self.store.index().entry(check_name(name))
+        self._resident.forget(entry.file)  # read from disk, not from memory
+        try:
+            ready = self._open(name)
+        except DamagedError as problem:
+            return TaskCheck(name, "damaged", str(problem))
+        found = ready.compare()
+        place = "in the environment it was learnt in" if found.same_environment else "in another environment"
+        detail = f"{found.outputs} outputs {place}: {found.changed_bytes} bytes changed"
+        if found.changed_bytes and not found.same_environment:
+            detail += f", largest difference {found.largest:.2g} (tolerance {probes.TOLERANCE:g})"
+        return TaskCheck(name, found.status, detail, found.outputs, found.changed_bytes, found.same_environment)
+
+
+def _best_device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _remarks(lesson: Lesson, facts: dict[str, float], skipped: int) -> list[str]:
+    """What a user should know about the task just learnt."""
+    out = []
+    share = facts.get("open_gates")
+    if share in (0.0, 1.0):
+        out.append(f"the sub-network is {'empty' if share == 0.0 else 'full'}: all gates are {'closed' if share == 0.0 else 'open'}")
+    if skipped:
+        out.append(f"{skipped} steps were skipped because loss or gradient was not a number")
+    cut = sum(row.cut for row in lesson.train.rows)
+    if cut:
+        out.append(f"{cut} of {len(lesson.train)} training inputs were longer than {lesson.kind.limit(lesson.backbone)} tokens and cut")
+    return out
+
+
+class _Checkpoints:
+    """The store's checkpoint of the task being learnt, used only if it belongs to this very training."""
+
+    def __init__(self, store: Store, key: str):
+        self._store, self._key = store, key
+
+    def save(self, tensors, meta) -> None:
+        self._store.running.save(tensors, {**meta, "training": self._key})
+
+    def load(self):
+        found = self._store.running.load()
+        return found if found is not None and found[1].get("training") == self._key else None

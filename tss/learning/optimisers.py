@@ -1,0 +1,58 @@
+"""Optimisers for the loop: torch's AdamW and SGD, and the AdamW that the published code family used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+import torch
+from torch.optim import SGD, AdamW, Optimizer
+
+from tss.learning.schedule import LearningConfig
+from tss.methods.method import Group
+
+
+class UncorrectedAdamW(Optimizer):
+    """AdamW that adds epsilon to the uncorrected sqrt(v): at step k epsilon counts 1/sqrt(1 - 0.999^k) as much."""
+
+    def __init__(self, params, lr: float, eps: float = 1e-6, betas: tuple[float, float] = (0.9, 0.999)):
+        super().__init__(params, {"lr": lr, "eps": eps, "betas": betas})
+
+    @torch.no_grad()
+    def step(self, closure=None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            first, second = group["betas"]
+            for p in (p for p in group["params"] if p.grad is not None):
+                state = self.state[p]
+                if not state:
+                    state.update(step=torch.zeros(()), exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
+                state["step"] += 1
+                k = float(state["step"])
+                state["exp_avg"].mul_(first).add_(p.grad, alpha=1 - first)
+                state["exp_avg_sq"].mul_(second).addcmul_(p.grad, p.grad, value=1 - second)
+                size = group["lr"] * sqrt(1 - second**k) / (1 - first**k)
+                p.addcdiv_(state["exp_avg"], state["exp_avg_sq"].sqrt().add_(group["eps"]), value=-size)
+
+
+def build(groups: Sequence[Group], config: LearningConfig) -> list[Optimizer]:
+    """A fresh optimiser a group: stale moments would move what a mask protects. Each notes its peak learning rate."""
+    made = [_one(group, config) for group in groups if group.parameters]
+    for optimiser in made:
+        for part in optimiser.param_groups:
+            part["peak"] = part["lr"]
+    return made
+
+
+def _one(group: Group, config: LearningConfig) -> Optimizer:
+    if group.rule == "sgd":
+        return SGD(group.parameters, lr=group.lr, **group.options)
+    if config.adam_eps_uncorrected:
+        return UncorrectedAdamW(group.parameters, lr=group.lr, **{"eps": config.adam_eps, **group.options})
+    options = {"eps": config.adam_eps, "weight_decay": 0.0, **group.options}
+    return AdamW(group.parameters, lr=group.lr, **options)
+
+
+def set_rate(optimisers: Sequence[Optimizer], factor: float) -> None:
+    for optimiser in optimisers:
+        for part in optimiser.param_groups:
+            part["lr"] = part["peak"] * factor

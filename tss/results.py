@@ -1,0 +1,47 @@
+"""What the learner tells of a task it learnt, keeps or checked. Plain data, ready for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What `learn` did. scores: on the test split (on valid where there is none), in points, main metric first."""
+
+    name: str
+    version: int
+    scores: dict[str, float]
+    steps: int
+    seconds: float
+    bytes: int
+    gate_bytes: int
+    open_gates: float | None
+    facts: dict[str, float]
+    curve: list[list[float | None]]
+    warnings: tuple[str, ...]
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    name: str
+    version: int
+    kind: str
+    labels: int
+    bytes: int
+    gate_bytes: int
+    open_gates: float | None
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class TaskCheck:
+    """status: "equal", "close", "changed" or "damaged"; outputs: numbers compared; changed_bytes among them."""
+
+    name: str
+    status: str
+    detail: str
+    outputs: int = 0
+    changed_bytes: int = 0
+    same_environment: bool = True

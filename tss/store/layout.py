@@ -1,0 +1,197 @@
+"""What the index lists and how `index.json` is written: one line of JSON that begins with its own SHA-256.
+
+    index.json                     and index.backup.json, its copy, for a user whose index.json is damaged
+    tasks/<id>-<sha>.safetensors
+    shared/<sha>.safetensors
+    running/<id>.checkpoint        id: the number the task being learnt will get
+    lock
+
+A task exists when the index names it. Names of tasks are data and never become paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tss.errors import UnknownTaskError, nearest
+
+FORMAT = 1
+NEEDS = "0.1.0"  # the first release that reads FORMAT; a reader that is too old shows it to the user
+DEEPEST = 7  # differences between a task's gates and the full gates they rest on
+INDEX = "index.json"
+INDEX_COPY = "index.backup.json"
+FOLDERS = ("tasks", "shared", "running")
+SHA_IN_NAME = 32  # hex digits of the SHA-256 in a file's name
+
+_HEAD = b'{"checksum":"'
+_SHA = 64
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRecord:
+    """What one task keeps. `meta` and `summary` hold what JSON can hold; the store does not look inside.
+
+    gates: bool [gates] over all adapter weights, or None. tensors: head and whatever a method keeps.
+    probes: probe inputs and outputs. summary: small facts, readable from the index alone.
+    """
+
+    name: str
+    meta: dict[str, Any] = field(default_factory=dict)
+    gates: torch.Tensor | None = None
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    probes: dict[str, torch.Tensor] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """One task in the index. `id` counts up and is never used again; `parent` is the file its gates differ from."""
+
+    id: int
+    name: str
+    version: int
+    file: str
+    sha256: str
+    bytes: int
+    parent: str | None
+    depth: int
+    gate_bytes: int
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Index:
+    """A snapshot of the store: tasks in the order they were learnt, every version of each."""
+
+    format: int = FORMAT
+    identity: dict[str, Any] = field(default_factory=dict)
+    tasks: tuple[TaskEntry, ...] = ()
+    shared: dict[str, Any] | None = None
+    next_id: int = 1
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the tasks, each once, in the order they were first learnt."""
+        return tuple(dict.fromkeys(entry.name for entry in self.tasks))
+
+    def entry(self, name: str, version: int | None = None) -> TaskEntry:
+        """The newest version of a task, or the one asked for. Raises `UnknownTaskError` with the nearest names."""
+        found = [entry for entry in self.tasks if entry.name == name]
+        if not found:
+            raise UnknownTaskError(f"there is no task {name!r}{nearest(str(name), self.names())}")
+        if version is None:
+            return found[-1]
+        for entry in found:
+            if entry.version == version:
+                return entry
+        versions = ", ".join(str(entry.version) for entry in found)
+        raise UnknownTaskError(f"task {name!r} has no version {version}; it has {versions}")
+
+    def dependants(self, file: str) -> tuple[TaskEntry, ...]:
+        """The tasks that cannot be read without this file: the one it holds and all that differ from it."""
+        lost = {file}
+        found = []
+        for entry in self.tasks:  # parents come before their children
+            if entry.file in lost or entry.parent in lost:
+                lost.add(entry.file)
+                found.append(entry)
+        return tuple(found)
+
+    def files(self) -> set[str]:
+        """Every file the index names."""
+        return {entry.file for entry in self.tasks} | ({self.shared["file"]} if self.shared else set())
+
+
+def task_file(id: int, sha256: str) -> str:
+    """The name of a task's file, by number and content."""
+    return f"tasks/{id}-{sha256[:SHA_IN_NAME]}.safetensors"
+
+
+def shared_file(sha256: str) -> str:
+    """The name of a shared file, by content."""
+    return f"shared/{sha256[:SHA_IN_NAME]}.safetensors"
+
+
+def encode_index(index: Index) -> bytes:
+    """The bytes of `index.json`: checksum first, over every byte that follows it."""
+    content = {
+        "format": index.format,
+        "needs": NEEDS,
+        "identity": index.identity,
+        "next_id": index.next_id,
+        "shared": index.shared,
+        "tasks": [vars(entry) for entry in index.tasks],
+    }
+    rest = b'",' + json.dumps(content, separators=(",", ":")).encode("ascii")[1:] + b"\n"
+    return _HEAD + hashlib.sha256(rest).hexdigest().encode("ascii") + rest
+
+
+def newer_format(raw: bytes) -> tuple[int, str] | None:
+    """`(format, release needed)` if these bytes are an index of a later format, else None."""
+    try:
+        content = json.loads(raw)
+        found = content["format"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(found, int) or found <= FORMAT:
+        return None
+    return found, str(content.get("needs", "a newer release"))
+
+
+def decode_index(raw: bytes) -> Index:
+    """The index in these bytes. Raises `ValueError` saying what is wrong; never trusts a path or a number unchecked."""
+    start = len(_HEAD) + _SHA
+    digest = hashlib.sha256(raw[start:]).hexdigest().encode("ascii")
+    if raw[: len(_HEAD)] != _HEAD or raw[len(_HEAD) : start] != digest:
+        raise ValueError("its checksum does not match its content")
+    try:
+        content = json.loads(raw)
+        index = Index(
+            format=content["format"],
+            identity=content["identity"],
+            tasks=tuple(TaskEntry(**entry) for entry in content["tasks"]),
+            shared=content["shared"],
+            next_id=content["next_id"],
+        )
+        _check(index)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"it lacks or has a wrong field ({error})") from None
+    return index
+
+
+def _check(index: Index) -> None:
+    """Raise `ValueError` unless files are named as the store names them and parents come before children."""
+    if index.format != FORMAT:
+        raise ValueError(f"its format is {index.format!r}")
+    if not isinstance(index.identity, dict):
+        raise ValueError("its identity is not a table")
+    shared = index.shared
+    if shared is not None and not (
+        _is_sha(shared["sha256"]) and shared["file"] == shared_file(shared["sha256"]) and _counts(shared["bytes"])
+    ):
+        raise ValueError(f"it names a shared file {shared['file']!r} of another form")
+    depths: dict[str | None, int] = {None: -1}
+    last = 0
+    for entry in index.tasks:
+        if not _counts(entry.id, entry.bytes, entry.gate_bytes, entry.version) or not isinstance(entry.name, str):
+            raise ValueError(f"task {entry.name!r} has a field of the wrong type")
+        if not last < entry.id < index.next_id:
+            raise ValueError(f"task {entry.name!r} has number {entry.id!r}, which is out of order")
+        if not _is_sha(entry.sha256) or entry.file != task_file(entry.id, entry.sha256):
+            raise ValueError(f"task {entry.name!r} names a file {entry.file!r} of another form")
+        if entry.parent not in depths or entry.depth != depths[entry.parent] + 1 or entry.depth > DEEPEST:
+            raise ValueError(f"task {entry.name!r} differs from a task that is not before it")
+        depths[entry.file] = entry.depth
+        last = entry.id
+
+
+def _counts(*values: Any) -> bool:
+    return all(type(value) is int and value >= 0 for value in values)
+
+
+def _is_sha(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == _SHA and set(value) <= set("0123456789abcdef")

@@ -1,0 +1,1 @@
+"""What is to be learnt: `Task`, its examples and metrics, and how each kind is encoded, read out and scored."""
