@@ -1,6 +1,8 @@
 # Everything happens in .venv, which is made on first use and again when the dependencies change.
 VENV := .venv
 BIN := $(VENV)/bin
+# Each test runs on one thread (tests/conftest.py), so two processes fill two cores.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 STAMP := $(VENV)/.installed
 # The first interpreter between 3.10 and 3.13; choose another with `make PYTHON=/path/to/python ...`.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
@@ -16,7 +18,7 @@ demo: $(STAMP)  ## learn twelve tasks one after another and write demo/report.ht
 	$(BIN)/tss demo
 
 test: lint  ## lint, types and the default tests (below 10 minutes, no network)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -24,7 +26,7 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/mypy
 
 slow: $(STAMP)  ## the tests that take long
-	$(BIN)/python -m pytest -m "slow and not gpu"
+	$(PYTEST) -m "slow and not gpu"
 
 gpu: $(STAMP)  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu

@@ -5,20 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from tss.config import Config, resolve
 from tss.errors import DamagedError, StoreError, TaskError
 from tss.learning import probes
-from tss.learning.loop import Training, Watch
+from tss.learning.loop import Watch
 from tss.learning.resident import Ready, Resident
-from tss.learning.session import Learnt, learn_lessons
+from tss.learning.resume import Keyed
+from tss.learning.session import Learnt, estimate, learn_lessons
 from tss.methods import method_class
 from tss.methods.method import Method
 from tss.results import Learned, TaskCheck, TaskInfo
+from tss.settings import Settings, choose_device
 from tss.store import Store, TaskRecord
 from tss.tasks.lesson import Lesson
 from tss.tasks.names import check_name
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tss.backbones.backbone import Backbone
 
 RESIDENT = 64  # tasks kept ready to answer
-FIXED = ("backbone", "method", "preset", "seed")
 
 
 class Learner:
@@ -40,9 +40,9 @@ class Learner:
     ['positive']
     """
 
-    def __init__(self, store: Store, settings: dict[str, Any], config: Config, device: str):
-        self.store, self.config, self.device = store, config, device
-        self._settings = settings  # backbone, method, preset, seed, options: what the index fixes
+    def __init__(self, store: Store, settings: Settings, device: str):
+        self.store, self.settings, self.device = store, settings, device
+        self.config = settings.config()
         self._resident = Resident(RESIDENT)
         self._shared_file: str | None = None
 
@@ -60,46 +60,23 @@ class Learner:
     ) -> Learner:
         """Open a store, or make one. Backbone, method, preset, seed and options are fixed by its first task.
 
-        config: options by key (`tss methods` lists them). device: "cpu", "cuda"; the GPU if there is one by default.
+        config: options by key (`tss methods tss` lists them). device: "cpu", "cuda"; by default a GPU if there is one.
         Raises StoreError if the folder is no store or was made with other settings, ConfigError for bad options.
         """
-        opened = Store.open(store, create=create)
         given = {"backbone": backbone, "method": method, "preset": preset, "seed": seed}
-        settings = {"backbone": "bart-nano", "method": "tss", "preset": "recommended", "seed": 0, "options": {}}
-        stored = opened.index().identity
-        if stored:
-            settings |= {key: stored[key] for key in settings}
-        for key in FIXED:
-            if given[key] is not None and stored and given[key] != stored[key]:
-                raise StoreError(
-                    f"{opened.path} was made with {key} {stored[key]!r}, not {given[key]!r}; a store keeps its "
-                    f"{key}: leave the option out, or use another folder"
-                )
-            settings[key] = settings[key] if given[key] is None else given[key]
-        settings["options"] = {**settings["options"], **(config or {})}
-        resolved = resolve(settings["method"], settings["preset"], settings["options"])
-        learner = cls(opened, settings, resolved, device or _best_device())
-        if stored and config:
-            learner._check_fixed(stored)
-        return learner
-
-    def _check_fixed(self, stored: dict[str, Any]) -> None:
-        """Options of training and reading may change from task to task; adapters, method and precision may not."""
-        first = resolve(stored["method"], stored["preset"], stored["options"])
-        for part in ("adapter", "method"):
-            was, now = (vars(getattr(c, part)) for c in (first, self.config))
-            for key in was:
-                if was[key] != now[key]:
-                    raise StoreError(f"{self.store.path} was made with {key}={was[key]!r}, which later tasks must keep")
-        if first.learning.precision != self.config.learning.precision:
-            raise StoreError(f"{self.store.path} was made with precision={first.learning.precision}")
+        chosen = choose_device(device)
+        if create:  # bad options must not leave an empty store behind
+            Settings.settle({}, given, config or {}, str(store)).config()
+        opened = Store.open(store, create=create)
+        settings = Settings.settle(opened.index().identity, given, config or {}, str(opened.path))
+        return cls(opened, settings, chosen)
 
     @cached_property
     def backbone(self) -> Backbone:
         from tss.backbones.load import load_backbone
 
         return load_backbone(
-            self._settings["backbone"],
+            self.settings.backbone,
             device=self.device,
             dtype=self.config.learning.precision,
             places=self.config.adapter.adapter_sites,
@@ -113,8 +90,8 @@ class Learner:
 
     def _new_method(self) -> Method:
         """The method as the store's last task left it."""
-        made = method_class(self._settings["method"])(
-            self.backbone, self.config.adapter, self.config.method, self._settings["seed"]
+        made = method_class(self.settings.method)(
+            self.backbone, self.config.adapter, self.config.method, self.settings.seed
         )
         made.load_shared(self.store.read_shared())
         return made
@@ -141,8 +118,8 @@ class Learner:
             self.method.load_shared(self.store.read_shared())
             self.store.require_space(self._bytes_while_learning())
             self._identify()
-            lessons = [Lesson.of(task, self.backbone, self.config.reading, self._seed) for task in tasks]
-            kept_there = _Checkpoints(self.store, self._training_key(tasks))
+            lessons = [Lesson.of(task, self.backbone, self.config.reading, self.settings.seed) for task in tasks]
+            kept_there = Keyed(self.store.running, self._training_key(tasks))
             learnt = learn_lessons(lessons, self.method, self.config.learning, progress, kept_there)
             out = []
             for task, lesson in zip(tasks, lessons, strict=True):
@@ -162,21 +139,16 @@ class Learner:
             if task.kind == "generation" and self.backbone.layout.family == "encoder":
                 raise TaskError(f"task {task.name!r}: {self.backbone.name} is an encoder and cannot generate")
 
-    @property
-    def _seed(self) -> int:
-        return self._settings["seed"]
-
     def _identify(self) -> None:
         if not self.store.index().identity:
             fixed = hashlib.sha256(self.method.bank.fixed().numpy().tobytes()).hexdigest()
-            self.store.identify(
-                {**self._settings, "backbone_hash": self.backbone.fingerprint(), "adapter_hash": fixed}
-            )
+            hashes = {"backbone_hash": self.backbone.fingerprint(), "adapter_hash": fixed}
+            self.store.identify({**asdict(self.settings), **hashes})
 
     def _training_key(self, tasks: Iterable[Task]) -> str:
         """Changes whenever a checkpoint would no longer fit."""
         index = self.store.index()
-        parts = [self.config.flat(), self._settings, index.next_id, [(t.name, t.fingerprint()) for t in tasks]]
+        parts = [self.config.flat(), asdict(self.settings), index.next_id, [(t.name, t.fingerprint()) for t in tasks]]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
     def _keep(self, task: Task, lesson: Lesson, learnt: Learnt, new_version: bool) -> Learned:
@@ -206,7 +178,10 @@ class Learner:
         kept = {f"method.{k}": v for k, v in learnt.kept.tensors.items()}
         record = TaskRecord(task.name, meta, learnt.kept.gates, {**head, **kept}, shown, summary)
         entry = self.store.add(
-            record, parent=self._parent(), shared={k: v.cpu() for k, v in self.method.shared().items()}, new_version=new_version
+            record,
+            parent=self._parent(),
+            shared={k: v.cpu() for k, v in self.method.shared().items()},
+            new_version=new_version,
         )
         return Learned(
             name=task.name,
@@ -219,7 +194,7 @@ class Learner:
             open_gates=learnt.facts.get("open_gates"),
             facts=facts,
             curve=learnt.outcome.curve,
-            warnings=(*task.warnings, *_remarks(lesson, learnt.facts, learnt.outcome.skipped)),
+            warnings=(*task.warnings, *learnt.remarks(lesson)),
             resumed=learnt.outcome.resumed,
         )
 
@@ -235,26 +210,9 @@ class Learner:
     def plan(self, task: Task) -> dict[str, Any]:
         """What learning the task would take: steps, seconds (from three timed steps), bytes. Changes nothing."""
         self._refuse([task], new_version=True)
-        lesson = Lesson.of(task, self.backbone, self.config.reading, self._seed)
-        method = self._new_method()
-        method.begin(lesson, lambda *args, **kwargs: None)
-        whole = Training([lesson], method, self.config.learning, None, None)
-        few = replace(self.config.learning, max_steps=3, min_steps=1, dev_examples=1)
-        timed = Training([lesson], method, few, None, None).run()
-        gates = method.kept().gates
-        return {
-            "task": task.name,
-            "method": method.label,
-            "backbone": self.backbone.name,
-            "steps": whole.total,
-            "least_steps": min(self.config.learning.min_steps, whole.total),
-            "seconds": round(timed.seconds / timed.steps * whole.total, 1),
-            "trainable": sum(p.numel() for p in whole.parameters),
-            "gate_bytes": 0 if gates is None else (gates.numel() + 7) // 8,
-            "head_bytes": 4 * sum(p.numel() for p in lesson.head.parameters()),
-            "bytes_while_learning": self._bytes_while_learning(),
-            "cut_examples": sum(row.cut for row in lesson.train.rows),
-        }
+        lesson = Lesson.of(task, self.backbone, self.config.reading, self.settings.seed)
+        found = estimate(lesson, self._new_method(), self.config.learning)
+        return {"backbone": self.backbone.name, **found, "bytes_while_learning": self._bytes_while_learning()}
 
     # Answering.
     def _open(self, name: str, version: int | None = None) -> Ready:
@@ -343,37 +301,3 @@ class Learner:
         if found.changed_bytes and not found.same_environment:
             detail += f", largest difference {found.largest:.2g} (tolerance {probes.TOLERANCE:g})"
         return TaskCheck(name, found.status, detail, found.outputs, found.changed_bytes, found.same_environment)
-
-
-def _best_device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _remarks(lesson: Lesson, facts: dict[str, float], skipped: int) -> list[str]:
-    """What a user should know about the task just learnt."""
-    out = []
-    share = facts.get("open_gates")
-    if share in (0.0, 1.0):
-        out.append(f"the sub-network is {'empty' if share == 0.0 else 'full'}: all gates are {'closed' if share == 0.0 else 'open'}")
-    if skipped:
-        out.append(f"{skipped} steps were skipped because loss or gradient was not a number")
-    cut = sum(row.cut for row in lesson.train.rows)
-    if cut:
-        out.append(f"{cut} of {len(lesson.train)} training inputs were longer than {lesson.kind.limit(lesson.backbone)} tokens and cut")
-    return out
-
-
-class _Checkpoints:
-    """The store's checkpoint of the task being learnt, used only if it belongs to this very training."""
-
-    def __init__(self, store: Store, key: str):
-        self._store, self._key = store, key
-
-    def save(self, tensors, meta) -> None:
-        self._store.running.save(tensors, {**meta, "training": self._key})
-
-    def load(self):
-        found = self._store.running.load()
-        return found if found is not None and found[1].get("training") == self._key else None

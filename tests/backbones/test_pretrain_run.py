@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from tss.backbones import pretrain as recipe_module
-from tss.backbones.pretrain import Recipe, pretrain
+from tss.backbones.pretrain import pretrain
+from tss.backbones.recipe import Recipe
 from tss.errors import BackboneError, ConfigError
 
 RECIPE = Recipe(
@@ -97,3 +98,12 @@ def test_schedules():
     size = recipe_module.size_named("mini")
     assert recipe.learning_rate(size, 0, 0.0) < recipe.learning_rate(size, 399, 0.0) == pytest.approx(1e-3)
     assert recipe.learning_rate(size, 9999, 1.0) == pytest.approx(5e-5)
+
+
+def test_goes_on_from_a_finished_model(finished, corpus, tmp_path):
+    start, before = finished
+    after = pretrain([corpus], "tiny", tmp_path, steps=10, device="cpu", recipe=replace(RECIPE, seed=1), start=start)
+    assert after["held_out"]["all"] < before["held_out"]["all"]
+    assert (tmp_path / "tokenizer.json").read_bytes() == (start / "tokenizer.json").read_bytes()
+    with pytest.raises(BackboneError, match="vocab_size|d_model"):
+        pretrain([corpus], "nano", tmp_path / "other", steps=1, device="cpu", start=start)

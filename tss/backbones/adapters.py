@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tss import randomness
-from tss.backbones.sites import AdapterFunction, Sites
+from tss.backbones.sites import PLACES, AdapterFunction, Sites
 from tss.errors import ConfigError
 
 INITS = ("normal002", "signed_const", "signed_002", "kaiming")
@@ -34,6 +34,10 @@ class AdapterConfig:
             raise ConfigError(f"bottleneck must be at least 1, not {self.bottleneck}")
         if self.adapter_init not in INITS:
             raise ConfigError(f"adapter_init {self.adapter_init!r} is not one of {', '.join(INITS)}")
+        if self.adapter_sites not in PLACES:
+            raise ConfigError(f"adapter_sites {self.adapter_sites!r} is not one of {', '.join(PLACES)}")
+        if not self.adapter_std > 0:
+            raise ConfigError(f"adapter_std must be above 0, not {self.adapter_std}")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +38,17 @@ class Backbone:
 
     reads = "mean"  # default read-out for classification
 
-    def __init__(self, name: str, model: nn.Module, tokenizer, layout: Layout, places: str = "ffn"):
+    @staticmethod
+    def auto() -> Any:
+        """The class of `transformers` that loads such a model."""
+        raise BackboneError("a backbone is loaded as one of its families")
+
+    def __init__(self, name: str, model: Any, tokenizer, layout: Layout, places: str = "ffn"):
         self.name, self.model, self.layout = name, model, layout
         config = model.config
         self.width = config.hidden_size  # d_model under another name where the architecture has one
+        if getattr(model, "generation_config", None) is not None:
+            model.generation_config = type(model.generation_config)()  # what the checkpoint says would mix with ours
         self.text = TextCodec(tokenizer, config, layout.family)
         self.sites = Sites(model, layout, self.width, places)
 
@@ -52,10 +60,8 @@ class Backbone:
     def longest(self) -> int | None:
         """Positions the model can take, or None where it has no limit of its own."""
         config = self.model.config
-        limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-        if self.layout.family == "encoder" and getattr(config, "model_type", "") in ("roberta", "xlm-roberta"):
-            return limit - 2  # RoBERTa's positions start after the padding index
-        return None if config.model_type in ("t5", "mt5") else limit
+        limit = getattr(config, "max_position_embeddings", None)
+        return limit if limit is None else limit - self.layout.positions_skipped
 
     @contextmanager
     def using(self, added: Pass) -> Iterator[None]:
@@ -254,5 +260,5 @@ def hash_tensors(tensors: dict[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy() if tensor.numel() else b"")
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -49,7 +49,9 @@ def _lines(path: Path) -> list[str]:
     except lzma.LZMAError as error:
         raise BackboneError(f"the corpus file {path} is not valid xz data; copy or compress it again") from error
     except UnicodeDecodeError as error:
-        raise BackboneError(f"the corpus file {path} is not UTF-8 at byte {error.start}; convert it to UTF-8") from error
+        raise BackboneError(
+            f"the corpus file {path} is not UTF-8 at byte {error.start}; convert it to UTF-8"
+        ) from error
     return [line for line in text.split("\n") if line.strip()]
 
 
@@ -130,19 +132,18 @@ def sentence_ends(tokenizer: Tokenizer) -> np.ndarray:
 
 
 def cut_short(stream: np.ndarray, ends: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Cut a `share` of the documents in `stream` into texts of a few sentences, each `<s> … </s>`.
+    """Cut a `share` of the documents in `stream` into texts of a few sentences, each `<s> … </s>`; a few end in mid-sentence.
 
-    The tasks that come later have texts of one sentence as often as of one page; without this the model would see few that end
-    before their hundredth token.
+    The tasks that come later have texts of one sentence as often as of one page, and some are cut off at a length limit;
+    without this the model would see few texts that end before their hundredth token or where no sentence does.
     """
     generator = np.random.default_rng(seed)
     document = np.cumsum(stream == BOS) - 1
     chosen = generator.random(int(document[-1]) + 1) < share
     after = np.append(stream[1:], EOS)
-    cut = ends[stream] & chosen[document] & (after != EOS) & (generator.random(len(stream)) < 0.5)
+    chance = np.where(ends[stream], 0.5, 0.01)
+    cut = (
+        chosen[document] & (stream != BOS) & (stream != EOS) & (after != EOS) & (generator.random(len(stream)) < chance)
+    )
     places = np.repeat(np.flatnonzero(cut) + 1, 2)
     return np.insert(stream, places, np.tile(np.array([EOS, BOS], dtype=stream.dtype), len(places) // 2))
-
-
-def characters(documents: Iterable[str]) -> int:
-    return sum(len(document) for document in documents)

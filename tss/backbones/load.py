@@ -7,6 +7,8 @@ Only safetensors are read; code from a model repository is never run.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,9 +52,10 @@ def resolve(name: str) -> tuple[str, bool]:
 def load_backbone(name: str = DEFAULT, *, device: str = "cpu", dtype: str = "float32", places: str = "ffn") -> Backbone:
     """Load the backbone `name`, every parameter frozen, adapter sites attached at `places`.
 
-    Raises BackboneError if it cannot be found or its architecture is not known.
+    Raises BackboneError if it cannot be found, is not whole, or its architecture is not known.
     """
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoConfig
 
     from tss.backbones.backbone import FAMILIES
@@ -64,13 +67,46 @@ def load_backbone(name: str = DEFAULT, *, device: str = "cpu", dtype: str = "flo
         layout = layout_of(config.model_type)
         family = FAMILIES[layout.family]
         tokenizer = _tokenizer(where, local)
-        model = family.auto().from_pretrained(
-            where, config=config, dtype=torch.float32, local_files_only=local, use_safetensors=True
-        )
-    except (OSError, ValueError) as problem:
+        with _quiet():
+            model, report = family.auto().from_pretrained(
+                where,
+                config=config,
+                dtype=torch.float32,
+                local_files_only=local,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as problem:
         raise BackboneError(_advice(name, local, problem)) from problem
+    _check_whole(name, model, report["missing_keys"])
     model.requires_grad_(False).eval().to(device=device, dtype=getattr(torch, dtype))
     return family(name, model, tokenizer, layout, places)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No bar and no report of unused heads: a small backbone loads in a blink, and what matters is checked here."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.disable_progress_bar()  # hub downloads keep their own bar
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _check_whole(name: str, model, missing: set[str]) -> None:
+    """Weights that the files lack were drawn at random, differently at each load: refuse, except for an unused pooler."""
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    lacking = sorted(key for key in missing if not key.startswith("pooler."))
+    if lacking:
+        raise BackboneError(
+            f"the backbone {name!r} is not whole: its files lack {len(lacking)} of its weights ({', '.join(lacking[:3])}"
+            f"{', …' if len(lacking) > 3 else ''}). Take the complete checkpoint of a {model.config.model_type} model"
+        )
 
 
 def _tokenizer(where: str, local: bool):

@@ -7,56 +7,25 @@ run. What each setting is for, and which others fail: docs/pretraining.md.
 
 from __future__ import annotations
 
-import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from transformers import BartForConditionalGeneration
 
 from tss.backbones import corpus as texts
 from tss.backbones import denoise, heldout
 from tss.backbones.checkpoint import load_checkpoint, save_checkpoint
 from tss.backbones.denoiser import Denoiser, export
+from tss.backbones.recipe import Recipe, batch
+from tss.backbones.runlog import Progress, logger, trim_log
 from tss.backbones.shape import Size, new_model, size_named
-from tss.errors import ConfigError, TrainingError
-from tss.randomness import seed_of, shuffler
-
-Progress = Callable[[dict], None]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to pretrain. Steps before `seeing` are the curriculum that makes the decoder read the encoder."""
-
-    tokens_per_step: int = 65_536
-    lengths: tuple[tuple[int, float], ...] = ((256, 0.60), (128, 0.15), (512, 0.15), (1024, 0.10))  # share of tokens
-    warmup: int = 400
-    blind: int = 500  # until here the decoder sees nothing of its own past
-    in_place: int = 1500  # until here hidden tokens are masked one by one, so that nothing moves
-    seeing: int = 2500  # from here the decoder sees all its past, and sentences are shuffled
-    in_place_share: float = 0.1  # of later steps: nothing moves, and half of the windows are not noised at all
-    shuffled_share: float = 0.1
-    short_share: float = 0.3
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    final_rate: float = 0.05
-    seed: int = 0
-    log_every: int = 50
-    score_every: int = 1000
-    checkpoint_seconds: float = 90.0
-
-    def learning_rate(self, size: Size, step: int, done: float) -> float:
-        """Linear warm-up in steps, then a cosine over the share of the run that is `done`."""
-        cosine = self.final_rate + (1 - self.final_rate) * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
-        return size.learning_rate * min(1.0, (step + 1) / self.warmup) * cosine
-
-    def blindness(self, step: int) -> float:
-        """Share of the decoder's input that is hidden at `step`."""
-        return min(1.0, max(0.0, (self.seeing - step) / (self.seeing - self.blind)))
+from tss.errors import BackboneError, ConfigError, TrainingError
 
 
 @dataclass
@@ -86,6 +55,7 @@ def pretrain(
     steps: int | None = None,
     device: str | None = None,
     resume: bool = True,
+    start: Path | None = None,
     on_progress: Progress | None = None,
     recipe: Recipe | None = None,
 ) -> dict:
@@ -94,6 +64,7 @@ def pretrain(
     Ends after `minutes` of training or `steps`, whichever is first; one must be given. `out` receives weights, config, tokenizer,
     `log.jsonl` and, until the run is done, what it needs to `resume`. A `tokenizer.json` already in `out` is used as it is.
     `on_progress` is called with each line of the log. `device`: None for the GPU if there is one.
+    `start`: go on from the finished model in that folder, with its tokenizer and without the curriculum.
 
     Raises: ConfigError for an unknown size or no limit; BackboneError for an unusable corpus; TrainingError if the loss is not a
     number; DamagedError if the checkpoint cannot be used.
@@ -109,9 +80,14 @@ def pretrain(
     out.mkdir(parents=True, exist_ok=True)
     if not resume:
         _forget(out)
+    if start:
+        recipe = replace(recipe, blind=0, in_place=0, seeing=0)  # it reads its encoder already
     with accelerator.main_process_first():
+        if start:
+            _take_tokenizer(start, out)
         stream, unseen, ends, shape = _tokens(corpus, shape, out, recipe, on_progress if main else None)
-    denoiser = Denoiser(new_model(shape, recipe.seed)).to(accelerator.device)
+    model = _trained(start, shape) if start else new_model(shape, recipe.seed)
+    denoiser = Denoiser(model).to(accelerator.device)
     cuda = accelerator.device.type == "cuda"
     optimizer = torch.optim.AdamW(
         denoiser.parameters(), lr=0.0, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=cuda
@@ -122,14 +98,23 @@ def pretrain(
     run = _Run(
         out, shape, recipe, denoiser, denoiser, optimizer,
         denoise.Text.on(accelerator.device, stream, ends), denoise.Text.on(accelerator.device, unseen, ends),
-        accelerator.process_index, accelerator.num_processes, _logger(out, on_progress) if main else (lambda line: None),
+        accelerator.process_index, accelerator.num_processes, logger(out, on_progress) if main else (lambda line: None),
     )  # fmt: skip
     state = out / "state.safetensors"
     if state.exists():
         run.progress = load_checkpoint(state, denoiser.bart, optimizer)
-        _trim_log(out, run.progress["step"])
+        trim_log(out, run.progress["step"])
     run.wrapped = accelerator.prepare(denoiser)
-    run.log({"event": "begin", "size": size, "shape": asdict(shape), "recipe": asdict(recipe), **_facts(run, stream)})
+    run.log(
+        {
+            "event": "begin",
+            "size": size,
+            "continued": bool(start),
+            "shape": asdict(shape),
+            "recipe": asdict(recipe),
+            **_facts(run, stream),
+        }
+    )
     _train(run, minutes, steps)
     scores = _finish(run, unseen) if main else {}
     accelerator.wait_for_everyone()
@@ -140,8 +125,6 @@ def _tokens(
     corpus: Sequence[Path], shape: Size, out: Path, recipe: Recipe, on_progress: Progress | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Size]:
     """Training stream, held-out stream, sentence-ending tokens, and the size with the vocabulary the tokenizer really has."""
-    from dataclasses import replace
-
     from safetensors.numpy import load_file, save_file
 
     kept = out / "tokens.safetensors"
@@ -162,6 +145,25 @@ def _tokens(
     return tokens["training"], tokens["held_out"], texts.sentence_ends(tokenizer), shape
 
 
+def _take_tokenizer(start: Path, out: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if not (start / name).is_file():
+            raise BackboneError(f"{start} has no {name}; give the folder of a finished pretraining run")
+        shutil.copyfile(start / name, out / name)
+
+
+def _trained(start: Path, shape: Size) -> BartForConditionalGeneration:
+    """The model in `start`. Raises: BackboneError if its shape is another one."""
+    model = BartForConditionalGeneration.from_pretrained(start, dtype=torch.float32, use_safetensors=True)
+    wanted = shape.config()
+    for key in ("vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim"):
+        if getattr(model.config, key) != getattr(wanted, key):
+            raise BackboneError(
+                f"{start} has {key} {getattr(model.config, key)}, not {getattr(wanted, key)}; name the size it was trained with"
+            )
+    return model.train()
+
+
 def _train(run: _Run, minutes: float | None, steps: int | None) -> None:
     """Take steps until the limit; log, score and checkpoint on the way."""
     recipe, progress = run.recipe, run.progress
@@ -171,7 +173,7 @@ def _train(run: _Run, minutes: float | None, steps: int | None) -> None:
     while (done := _done(progress, minutes, steps)) < 1.0:
         step = int(progress["step"])
         rate = recipe.learning_rate(run.size, step, done)
-        loss, tokens = _step(run, step, rate)
+        loss, tokens = _step(run, step, rate, done)
         losses.append(loss)
         progress["step"], progress["tokens"] = step + 1, progress["tokens"] + tokens
         progress["seconds"] = time.monotonic() - began
@@ -191,10 +193,10 @@ def _done(progress: dict[str, float], minutes: float | None, steps: int | None) 
     return max(by_time, by_steps)
 
 
-def _step(run: _Run, step: int, rate: float) -> tuple[torch.Tensor, int]:
+def _step(run: _Run, step: int, rate: float, done: float) -> tuple[torch.Tensor, int]:
     """One step of the optimiser; returns the loss (on the device) and the tokens seen by all workers."""
     recipe = run.recipe
-    encoder_ids, decoder_ids, windows = batch(recipe, run.training, step, run.worker, run.workers)
+    encoder_ids, decoder_ids, windows = batch(recipe, run.training, step, done, run.worker, run.workers)
     for group in run.optimizer.param_groups:
         group["lr"] = rate
     with torch.autocast("cuda", torch.bfloat16, enabled=windows.is_cuda):
@@ -204,32 +206,6 @@ def _step(run: _Run, step: int, rate: float) -> tuple[torch.Tensor, int]:
     run.optimizer.step()
     run.optimizer.zero_grad(set_to_none=True)
     return loss.detach(), windows.numel() * run.workers
-
-
-def batch(
-    recipe: Recipe, text: denoise.Text, step: int, worker: int = 0, workers: int = 1
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What `worker` learns at `step`: encoder ids, decoder ids, target. [rows, read], [rows, length], [rows, length]"""
-    dice = shuffler(recipe.seed, step)
-    main = recipe.lengths[0][0]
-    in_place = step < recipe.in_place or dice.random() < recipe.in_place_share
-    sizes, shares = zip(*recipe.lengths, strict=True)
-    length = main if in_place else dice.choices(sizes, shares)[0]
-    rows = max(1, recipe.tokens_per_step // (length * workers))
-    generator = torch.Generator(text.stream.device).manual_seed(seed_of("pretrain", recipe.seed, step, worker))
-    windows = denoise.draw_windows(text, rows, length, generator)
-    hidden, first = denoise.draw_spans(rows, length, generator)
-    if step < recipe.in_place:
-        read = denoise.mask_in_place(windows, hidden)
-    elif in_place:
-        noised = torch.rand(rows, 1, generator=generator, device=windows.device) < 0.5
-        read = denoise.mask_in_place(windows, hidden & noised)
-    else:
-        order = windows
-        if step >= recipe.seeing:
-            order = denoise.shuffle_sentences(windows, text.ends, recipe.shuffled_share, generator)
-        read = denoise.infill(order, hidden, first)
-    return read, denoise.decoder_input(windows, recipe.blindness(step), generator), windows
 
 
 def _score(run: _Run, batches: int) -> dict[str, float]:
@@ -283,21 +259,3 @@ def _facts(run: _Run, stream: np.ndarray) -> dict:
         "workers": run.workers,
         "torch": torch.__version__,
     }
-
-
-def _logger(out: Path, on_progress: Progress | None) -> Callable[[dict], None]:
-    def log(line: dict) -> None:
-        with (out / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        if on_progress:
-            on_progress(line)
-
-    return log
-
-
-def _trim_log(out: Path, step: float) -> None:
-    """Forget what was logged after the checkpoint, since it is done again."""
-    path = out / "log.jsonl"
-    if path.exists():
-        lines = [line for line in path.read_text("utf-8").splitlines() if json.loads(line).get("step", 0) <= step]
-        path.write_text("".join(line + "\n" for line in lines), "utf-8")

@@ -18,7 +18,9 @@ from tss.errors import ConfigError, nearest
 
 POSITIONS = 1024
 _POSITION_SCALE = 0.05
-_OWN_POSITION_LOGIT = 20.0  # of a position with itself at the start; keys of N(0, 0.08^2) give 16 at width 320, heads of 64
+_OWN_POSITION_LOGIT = (
+    20.0  # of a position with itself at the start; keys of N(0, 0.08^2) give 16 at width 320, heads of 64
+)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ Attention sites ("houlsby"):  h + a(h):  a hook on the attention's output.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -35,6 +36,7 @@ class Layout:
     family: str  # "encoder-decoder", "encoder" or "decoder"
     post_norm: bool
     stacks: tuple[Stack, ...]
+    positions_skipped: int = 0  # RoBERTa's positions start after the padding index
 
 
 def _pair(encoder: Stack, decoder: Stack, post_norm: bool) -> Layout:
@@ -63,6 +65,7 @@ _T5 = _pair(
     post_norm=False,
 )
 _BERT = Layout("encoder", True, (Stack("encoder.layer", "output.LayerNorm", "attention.output.dense"),))
+_ROBERTA = replace(_BERT, positions_skipped=2)
 _DISTILBERT = Layout("encoder", True, (Stack("transformer.layer", "output_layer_norm", "attention"),))
 _GPT2 = Layout("decoder", False, (Stack("transformer.h", "ln_1", "attn", None, "transformer.ln_f"),))
 _LLAMA = Layout("decoder", False, (Stack("model.layers", "input_layernorm", "self_attn", None, "model.norm"),))
@@ -73,8 +76,8 @@ LAYOUTS: dict[str, Layout] = {
     "t5": _T5,
     "mt5": _T5,
     "bert": _BERT,
-    "roberta": _BERT,
-    "xlm-roberta": _BERT,
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
     "electra": _BERT,
     "distilbert": _DISTILBERT,
     "gpt2": _GPT2,
@@ -108,7 +111,7 @@ class Sites:
             self._attach(model, layout, stack, places)
 
     def _attach(self, model: nn.Module, layout: Layout, stack: Stack, places: str) -> None:
-        layers = model.get_submodule(stack.layers)
+        layers: Any = model.get_submodule(stack.layers)
         norms = [layer.get_submodule(stack.norm) for layer in layers]
         if stack.last_norm:
             norms.append(model.get_submodule(stack.last_norm))
@@ -151,5 +154,3 @@ class Sites:
         """Leave the model as it was."""
         for handle in self._handles:
             handle.remove()
-
-

@@ -16,6 +16,9 @@ class TextCodec:
     def __init__(self, tokenizer, config, family: str):
         self._tokenizer = tokenizer
         self.special = frozenset(tokenizer.all_special_ids)
+        marks = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+        # A word outside the vocabulary is text as well; but where "unknown" is the end mark too, it is a mark.
+        self._marks_only = self.special - ({tokenizer.unk_token_id} - set(marks))
         if getattr(tokenizer, "is_fast", False):
             tokenizer.backend_tokenizer.encode_special_tokens = True  # spell special tokens out
         first, last = self._marks()
@@ -39,13 +42,16 @@ class TextCodec:
         return [], []
 
     def tokens(self, text: str) -> list[int]:
-        """Ids of plain text; no special id is ever among them."""
+        """Ids of plain text; no special id is ever among them, unless that of unknown words."""
         ids = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False).input_ids
-        if self.special.isdisjoint(ids):
+        if self._marks_only.isdisjoint(ids):
             return ids
-        # A vocabulary may hold a special token as an ordinary piece: take the text a character at a time.
-        spelt = [i for c in text for i in self._tokenizer(c, add_special_tokens=False, verbose=False).input_ids]
-        return [i for i in spelt if i not in self.special or i == self._unknown]
+        return [j for i in ids for j in (self._spelt(i) if i in self._marks_only else [i])]
+
+    def _spelt(self, mark: int) -> list[int]:
+        """A vocabulary may hold a special token as an ordinary piece: then its characters, one by one."""
+        letters = self._tokenizer.convert_tokens_to_ids(list(self._tokenizer.convert_ids_to_tokens(mark)))
+        return [i for i in letters if i is not None and i not in self._marks_only]
 
     @property
     def _unknown(self) -> int | None:
@@ -72,7 +78,7 @@ class TextCodec:
 
     def target(self, text: str, limit: int) -> list[int]:
         """Ids that a decoder is to produce: the text and the end mark, at most `limit` ids."""
-        words = self.tokens(text)[: limit - len(self.target_opening) - 1]
+        words = self.tokens(text)[: max(limit - len(self.target_opening) - 1, 0)]
         return [*self.target_opening, *words, self.end]
 
     def plain(self, ids: Sequence[int]) -> list[int]:

@@ -27,7 +27,7 @@ def demo(
     \b
     Examples:
       tss demo --quick
-      tss demo --methods tss,supsup,one --seed 1
+      tss demo --methods tss,one-adapter --seed 1
     """
     from rich.console import Console
 

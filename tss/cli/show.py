@@ -42,12 +42,11 @@ def note(message: str) -> None:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows under headings; cells fold rather than get lost where the terminal is narrow."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for column in columns:
         shown.add_column(column, overflow="fold")
     for row in rows:

@@ -50,7 +50,7 @@ _SUBJECTS = {
     "sentiment": _Subject("classification", "asc", "macro_f1", (96, 32, 100), _SHORT),
     "entities": _Subject("tagging", "ner", "entity_f1", (64, 32, 80), _SHORT),
     "topics": _Subject("classification", "ccd", "macro_f1", (96, 30, 90), _SHORT),
-    "replies": _Subject("generation", "drg", "bleu", (128, 24, 40), _SPOKEN),
+    "replies": _Subject("generation", "drg", "bleu", (160, 24, 40), _SPOKEN),
     "summaries": _Subject("generation", "sum", "rouge1", (128, 24, 40), _SPOKEN),
 }
 
@@ -79,7 +79,7 @@ def _task(name: str, seed: int) -> Task:
 def _writer(subject: str, domain: str) -> tuple[grammar.Writer, tuple[str, ...]]:
     """The writer of a task's scenes, and the task's labels."""
     if subject == "sentiment":
-        share = grammar.Share(SENTIMENT_DOMAINS.index(domain), len(SENTIMENT_DOMAINS), 0.5)
+        share = grammar.Share(SENTIMENT_DOMAINS.index(domain), len(SENTIMENT_DOMAINS), 0.45)
         return grammar.sentiment_writer(domain, share), grammar.POLARITIES
     if subject == "entities":
         share = grammar.Share(ENTITY_DOMAINS.index(domain), len(ENTITY_DOMAINS), 0.45)

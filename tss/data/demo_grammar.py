@@ -105,7 +105,7 @@ def sentiment_writer(domain: str, share: Share) -> Writer:
         )
 
     def write(rng: Random, training: bool) -> Scene:
-        polarity, scene = rng.choice(POLARITIES), rng.choices(("single", "contrast", "agree"), (14, 3, 3))[0]
+        polarity, scene = rng.choice(POLARITIES), rng.choices(("single", "contrast", "agree"), (16, 2, 2))[0]
         first, second = rng.sample(aspects, 2)
         opposite = POLARITIES[1 - POLARITIES.index(polarity)]
         text = clause(rng, training, first, polarity)
@@ -127,6 +127,11 @@ def entity_writer(domain: str, share: Share) -> Writer:
     """words -> BIO tags of persons, places and organisations; a third of the sentences have no capital letters."""
     lists = lexicon("entities")
 
+    def source(rng: Random, training: bool, key: str) -> tuple[str, ...]:
+        if rng.random() < 0.4:
+            return lists[domain][key]
+        return share.of(lists["shared"][key]) if training else lists["shared"][key]
+
     def name(rng: Random, training: bool, slot: str) -> str:
         shown = share.of if training else tuple
 
@@ -139,13 +144,13 @@ def entity_writer(domain: str, share: Share) -> Writer:
             )
         if slot == "place" and rng.random() < 0.8:
             return pick("places")
-        forms = lists["names"]["landforms"] if slot == "place" else lists[domain]["organisations"]
+        forms = lists["names"]["landforms"] if slot == "place" else source(rng, training, "organisations")
         return rng.choice(forms).format(place=pick("places"), last=pick("last"))
 
     def write(rng: Random, training: bool) -> Scene:
         tokens: list[str] = []
         tags: list[str] = []
-        for token in rng.choice(lists[domain]["patterns"]).split():
+        for token in rng.choice(source(rng, training, "patterns")).split():
             kind = {"{person}": "PER", "{place}": "LOC", "{organisation}": "ORG"}.get(token)
             if kind is None:
                 tokens.append(rng.choice(lists["names"]["days"]) if token == "{day}" else token)

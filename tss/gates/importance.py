@@ -1,9 +1,9 @@
 """Importance of each score for a task, from one pass over its training set, and its accumulation over tasks.
 
-    raw  = (1/N) sum_n dL(x_n, y_n)/ds          (`signed_mean`; other reductions below)
-    z    = (raw - mean) / std                    per weight matrix (or row, or adapter)
-    I    = |tanh(z)| in [0, 1)                   (`abs_tanh`; `relu_tanh` = max(0, tanh z))
-    I_acc = max(I, I_acc)                        element by element
+raw  = (1/N) sum_n dL(x_n, y_n)/ds          (`signed_mean`; other reductions below)
+z    = (raw - mean) / std                    per weight matrix (or row, or adapter)
+I    = |tanh(z)| in [0, 1)                   (`abs_tanh`; `relu_tanh` = max(0, tanh z))
+I_acc = max(I, I_acc)                        element by element
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ UNITS = ("matrix", "row", "block")
 RowLoss = Callable[[Any, Pass], Tensor]
 
 
-def normalise(raw: Tensor, bank: AdapterBank, norm: str = "abs_tanh", unit: str = "matrix", heat: float = 1.0) -> Tensor:
+def normalise(
+    raw: Tensor, bank: AdapterBank, norm: str = "abs_tanh", unit: str = "matrix", heat: float = 1.0
+) -> Tensor:
     """Raw importance [size] -> [size] in [0, 1). A unit whose values are all equal gets 0. `heat` > 1 flattens."""
     parts = []
     block = 2 * bank.width * bank.bottleneck

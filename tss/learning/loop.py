@@ -190,8 +190,8 @@ class Training:
         if self._bad >= self.config.bad_steps:
             rows = ", ".join(str(n + 1) for n in batch.numbers[:8])
             raise TrainingError(
-                f"{lesson.name}: loss or gradient is not a number in {self._bad} steps in a row, up to step {self.step} "
-                f"(training rows {rows}, …). Nothing was added to the store. Try a smaller learning rate "
+                f"{lesson.name}: loss or gradient is not a number in {self._bad} steps in a row, up to step "
+                f"{self.step} (training rows {rows}, …). Nothing was added to the store. Try a smaller learning rate "
                 "(for TSS: --set score_lr=…) or precision=float32."
             )
 

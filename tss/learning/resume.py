@@ -21,6 +21,20 @@ class Checkpoints(Protocol):
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None: ...
 
 
+class Keyed:
+    """Checkpoints that are used only for the very training they were made in."""
+
+    def __init__(self, place: Checkpoints, key: str):
+        self._place, self._key = place, key
+
+    def save(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        self._place.save(tensors, {**meta, "training": self._key})
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        found = self._place.load()
+        return found if found is not None and found[1].get("training") == self._key else None
+
+
 def capture(training: Training) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Everything the rest of the training depends on."""
     tensors = {f"now.{i}": p.detach().clone() for i, p in enumerate(training.parameters)}

@@ -31,9 +31,14 @@ class LearningConfig:
     precision: str = "float32"  # of the backbone; scores, heads and importance are always float32
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "batch_size", "accumulation", "patience", "eval_steps", "dev_examples", "bad_steps"):
-            if getattr(self, key) < 1:
-                raise ConfigError(f"{key} must be at least 1, not {getattr(self, key)}")
+        least = dict.fromkeys(("epochs", "batch_size", "accumulation", "patience", "eval_steps", "dev_examples"), 1)
+        least |= {"bad_steps": 1, "checkpoint_steps": 1, "min_steps": 0, "max_steps": 0, "clip": 0}
+        for key, value in least.items():
+            if getattr(self, key) < value:
+                raise ConfigError(f"{key} must be at least {value}, not {getattr(self, key)}")
+        for key in ("head_lr", "adam_eps"):
+            if not 0.0 < getattr(self, key) < float("inf"):
+                raise ConfigError(f"{key} must be above 0, not {getattr(self, key)}")
         if not 0.0 <= self.warmup < 1.0:
             raise ConfigError(f"warmup is a share of the steps, from 0 to below 1, not {self.warmup}")
         if self.select not in ("dev", "last"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from tss.backbones.backbone import hash_tensors
 from tss.errors import TrainingError
-from tss.learning.loop import Outcome, Progress, Watch, train
+from tss.learning.loop import Outcome, Progress, Training, Watch, train
 from tss.learning.resume import Checkpoints
 from tss.learning.schedule import LearningConfig
 from tss.methods.method import Kept, Method
@@ -21,6 +22,21 @@ class Learnt:
     kept: Kept
     facts: dict[str, float]
     frozen: str  # hash of everything the method declares frozen, the same before and after
+
+    def remarks(self, lesson: Lesson) -> list[str]:
+        """What a user should know about the task just learnt."""
+        out = []
+        share = self.facts.get("open_gates")
+        if share in (0.0, 1.0):
+            what = "empty: all gates are closed" if share == 0.0 else "full: all gates are open"
+            out.append(f"the sub-network is {what}")
+        if self.outcome.skipped:
+            out.append(f"{self.outcome.skipped} steps were skipped because loss or gradient was not a number")
+        cut = sum(row.cut for row in lesson.train.rows)
+        if cut:
+            limit = lesson.kind.limit(lesson.backbone)
+            out.append(f"{cut} of {len(lesson.train)} training inputs were longer than {limit} tokens and were cut")
+        return out
 
 
 def learn_lessons(
@@ -50,3 +66,23 @@ def learn_lessons(
             "the task was not kept. This is a defect of the method or the backbone: please report it."
         )
     return Learnt(outcome, method.kept(), method.facts(), after)
+
+
+def estimate(lesson: Lesson, method: Method, config: LearningConfig) -> dict[str, Any]:
+    """What learning would take, from the plan and three timed steps. The method given is used up."""
+    method.begin(lesson, partial(train, config=config))
+    whole = Training([lesson], method, config, None, None)
+    few = replace(config, max_steps=3, min_steps=1, dev_examples=1)
+    timed = Training([lesson], method, few, None, None).run()
+    gates = method.kept().gates
+    return {
+        "task": lesson.name,
+        "method": method.label,
+        "steps": whole.total,
+        "least_steps": min(config.min_steps, whole.total),
+        "seconds": round(timed.seconds / timed.steps * whole.total, 1),
+        "trainable": sum(p.numel() for p in whole.parameters),
+        "gate_bytes": 0 if gates is None else (gates.numel() + 7) // 8,
+        "head_bytes": 4 * sum(p.numel() for p in lesson.head.parameters()),
+        "cut_examples": sum(row.cut for row in lesson.train.rows),
+    }

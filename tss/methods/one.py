@@ -7,6 +7,7 @@ Init N(0, 0.02^2), near the identity. Kept per task: the whole adapter in float3
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ class TrainedAdapterConfig:
 class OneAdapter(Method):
     label = "ONE (Adapter)"
     order_free = True
-    Config = TrainedAdapterConfig
+    Config: ClassVar[type] = TrainedAdapterConfig
 
     def __init__(self, backbone, adapters, config, seed):
         super().__init__(backbone, adapters, config, seed)

@@ -12,6 +12,7 @@ Cost: about that of training an adapter.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,12 +34,14 @@ class GateConfig:
     def __post_init__(self) -> None:
         if self.threshold not in THRESHOLDS:
             raise ConfigError(f"threshold {self.threshold!r} is not one of {', '.join(THRESHOLDS)}")
+        if not 0.0 < self.score_lr < float("inf"):
+            raise ConfigError(f"score_lr must be above 0, not {self.score_lr}")
 
 
 class SupSup(Method):
     label = "SupSup"
     order_free = True
-    Config = GateConfig
+    Config: ClassVar[type] = GateConfig
 
     def __init__(self, backbone, adapters, config, seed):
         super().__init__(backbone, adapters, config, seed)

@@ -14,6 +14,7 @@ Options follow the places where paper and code disagree; the defaults are the re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -47,8 +48,10 @@ class MaskConfig:
         ):
             if getattr(self, key) not in known:
                 raise ConfigError(f"{key} {getattr(self, key)!r} is not one of {', '.join(known)}")
-        if self.impt_heat <= 0:
+        if not self.impt_heat > 0:
             raise ConfigError(f"impt_heat must be above 0, not {self.impt_heat}")
+        if self.impt_batch < 1:
+            raise ConfigError(f"impt_batch must be at least 1, not {self.impt_batch}")
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Naive(SupSup):
 
 class Tss(Naive):
     label = "TSS"
-    Config = TssConfig
+    Config: ClassVar[type] = TssConfig
 
     def __init__(self, backbone, adapters, config, seed):
         super().__init__(backbone, adapters, config, seed)
@@ -138,5 +141,3 @@ class Tss(Naive):
             facts["importance"] = float(self.importance.mean())
             facts["importance_half"] = float(self.importance.median())
         return facts
-
-

@@ -9,6 +9,7 @@ Biases stay at zero, as in TSS: unprotected, they would be a second way to forge
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,7 +32,7 @@ class MaskedAdapterConfig(TrainedAdapterConfig, MaskConfig):
 
 class WithoutSubnetworks(NclAdapter):
     label = "w/o SD"
-    Config = MaskedAdapterConfig
+    Config: ClassVar[type] = MaskedAdapterConfig
 
     def __init__(self, backbone, adapters, config, seed):
         super().__init__(backbone, adapters, config, seed)

@@ -42,7 +42,9 @@ class Batch:
         """At most `parts` smaller batches with the same rows."""
         size = -(-len(self) // parts)
         return [
-            Batch(self.ids[i : i + size], self.mask[i : i + size], self.target[i : i + size], self.numbers[i : i + size])
+            Batch(
+                self.ids[i : i + size], self.mask[i : i + size], self.target[i : i + size], self.numbers[i : i + size]
+            )
             for i in range(0, len(self), size)
         ]
 

@@ -39,6 +39,8 @@ class ReadingConfig:
             raise ConfigError(f"pool and asc_pool are one of {', '.join(POOLS)}, not {self.pool!r}, {self.asc_pool!r}")
         if self.ner_shift not in (0, 1):
             raise ConfigError(f"ner_shift is 0 or 1, not {self.ner_shift}")
+        if not 0.0 <= self.head_dropout < 1.0:
+            raise ConfigError(f"head_dropout is a share, from 0 to below 1, not {self.head_dropout}")
 
 
 @dataclass(frozen=True)

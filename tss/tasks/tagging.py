@@ -19,17 +19,20 @@ class Tagging(Kind):
         text = backbone.text
         room = self.limit(backbone) - len(text.opening) - len(text.closing) - self.reading.ner_shift
         ids: list[int] = []
-        places = []
+        places: list[int] = []
+        cut = False
         for word in given:
             pieces = text.word(word)
             if not ids:
+                cut = len(pieces) > max(room, 1)
                 pieces = pieces[: max(room, 1)]
-            if len(ids) + len(pieces) > room and ids:
+            elif len(ids) + len(pieces) > room:
+                cut = True
                 break
             places.append(len(text.opening) + len(ids))
             ids += pieces
         whole = [*text.opening, *ids, *text.closing]
-        return Row(whole, [IGNORED] * len(whole), len(places) < len(given), tuple(places))
+        return Row(whole, [IGNORED] * len(whole), cut, tuple(places))
 
     def row(self, backbone, given: tuple[str, ...], target: Sequence[str]) -> Row:
         row = self.input_row(backbone, given)
@@ -41,7 +44,7 @@ class Tagging(Kind):
     def logits(self, backbone, head: nn.Module, batch: Batch, added) -> Tensor:
         """[batch, length, labels]"""
         states = backbone.states(batch.ids, batch.mask, added)
-        if self.reading.ner_shift:
+        if self.reading.ner_shift and backbone.layout.family == "encoder-decoder":  # others are fed the word itself
             states = torch.cat([states[:, 1:], states[:, -1:]], dim=1)
         return head(states)
 

@@ -1,0 +1,1 @@
+"""Frozen Hugging Face models, their tokenizers, and the sites where adapters attach."""

@@ -1,0 +1,1 @@
+"""Popup scores, the gates they open, importance, soft mask, packed bits."""

@@ -1,0 +1,1 @@
+"""The one training loop, its schedule, resume, and the probes that prove nothing changed."""
