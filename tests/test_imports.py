@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LEAVES = {"errors", "randomness"}  # anyone may import them
 ENGINE = {"tasks", "backbones", "gates", "methods", "learning"}
-BELOW_LEARNER = ENGINE | {"store", "data", "config", "results"}
+BELOW_LEARNER = ENGINE | {"store", "data", "config", "settings", "results"}
 FACE = BELOW_LEARNER | {"learner"}
 ALLOWED = {
     "errors": set(),
@@ -29,11 +29,12 @@ ALLOWED = {
     "methods": {"gates", "backbones", "tasks"},
     "learning": {"methods", "gates", "backbones", "tasks"},
     "config": ENGINE,
+    "settings": {"config"},
     "learner": BELOW_LEARNER,
     "report": FACE,
     "bench": FACE,
     "serve": FACE,
-    "demo": FACE | {"report"},
+    "demo": FACE | {"report", "bench"},
     "cli": FACE | {"report", "bench", "serve", "demo", "tss"},
     "__init__": {"learner", "tasks"},
     "__main__": {"cli"},

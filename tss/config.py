@@ -96,8 +96,8 @@ def _typed(key: str, value: Any, wanted: type) -> Any:
         value = _number(key, value, int)
     if type(value) is not wanted:
         raise ConfigError(f"{key} takes a {wanted.__name__}, not {value!r}")
-    if isinstance(value, float) and value != value:
-        raise ConfigError(f"{key} is not a number")
+    if isinstance(value, float) and not abs(value) < 1e36:  # float32 must hold what is made of it
+        raise ConfigError(f"{key}={value} is not a number that can be used")
     return value
 
 

@@ -168,6 +168,7 @@ class Learner:
             "config": self.config.flat(),
             "scores": scores,
             "facts": facts,
+            "curve": learnt.outcome.curve,
             "task_hash": task.fingerprint(),
             "frozen_hash": learnt.frozen,
             "probe_hash": output_hash,
@@ -184,15 +185,15 @@ class Learner:
             new_version=new_version,
         )
         return Learned(
-            name=task.name,
             version=entry.version,
             scores=scores,
-            steps=learnt.outcome.steps,
-            seconds=learnt.outcome.seconds,
             bytes=entry.bytes,
             gate_bytes=entry.gate_bytes,
-            open_gates=learnt.facts.get("open_gates"),
             facts=facts,
+            name=task.name,
+            steps=learnt.outcome.steps,
+            seconds=learnt.outcome.seconds,
+            open_gates=learnt.facts.get("open_gates"),
             curve=learnt.outcome.curve,
             warnings=(*task.warnings, *learnt.remarks(lesson)),
             resumed=learnt.outcome.resumed,
@@ -263,20 +264,7 @@ class Learner:
     def tasks(self) -> list[TaskInfo]:
         """The tasks of the store in the order they were learnt, newest version of each; no model is loaded."""
         index = self.store.index()
-        entries = [index.entry(name) for name in index.names()]
-        return [
-            TaskInfo(
-                name=entry.name,
-                version=entry.version,
-                kind=entry.summary["kind"],
-                labels=entry.summary["labels"],
-                bytes=entry.bytes,
-                gate_bytes=entry.gate_bytes,
-                open_gates=entry.summary.get("open_gates"),
-                scores=entry.summary["scores"],
-            )
-            for entry in entries
-        ]
+        return [TaskInfo.of(index.entry(name)) for name in index.names()]
 
     def verify(self, names: Sequence[str] | None = None, progress: Any = None) -> list[TaskCheck]:
         """Answer every task's probes again and compare with what was recorded when it was learnt."""

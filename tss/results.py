@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,21 @@ class TaskInfo:
     gate_bytes: int
     open_gates: float | None
     scores: dict[str, float]
+
+    @classmethod
+    def of(cls, entry: Any) -> TaskInfo:
+        """From what the store's index says of a task; no file is opened."""
+        told = entry.summary
+        return cls(
+            name=entry.name,
+            version=entry.version,
+            kind=told["kind"],
+            labels=told["labels"],
+            bytes=entry.bytes,
+            gate_bytes=entry.gate_bytes,
+            open_gates=told.get("open_gates"),
+            scores=told["scores"],
+        )
 
 
 @dataclass(frozen=True)

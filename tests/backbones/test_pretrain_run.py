@@ -17,14 +17,30 @@ from tss.backbones.recipe import Recipe
 from tss.errors import BackboneError, ConfigError
 
 RECIPE = Recipe(
-    tokens_per_step=512, lengths=((32, 0.7), (64, 0.3)), warmup=5, blind=6, in_place=12, seeing=20, log_every=5, score_every=20,
-    checkpoint_seconds=0.0,
+    tokens_per_step=512, lengths=((32, 0.7), (64, 0.3)), warmup=5, blind=6, in_place=12, seeing=20,
+    log_every=5, score_every=20, checkpoint_seconds=0.0,
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
-    words = "the a film phone battery is was good bad very not screen sound I you it and but great poor".split()
+    words = [
+        "the",
+        "a",
+        "film",
+        "phone",
+        "battery",
+        "is",
+        "was",
+        "good",
+        "bad",
+        "very",
+        "not",
+        "screen",
+        "I",
+        "you",
+        "poor",
+    ]
     dice = random.Random(0)
     sentences = [" ".join(dice.choices(words, k=8)) + "." for _ in range(900)]
     path = tmp_path_factory.mktemp("corpus") / "text.txt"

@@ -90,7 +90,7 @@ def adapters(count: int, size: float = 0.3) -> list:
     for i in range(count):
         generator = torch.Generator().manual_seed(i)
         down, up = torch.randn(4, WIDTH, generator=generator), torch.randn(WIDTH, 4, generator=generator)
-        made.append(lambda x, down=down, up=up: size * torch.relu(x @ down.T) @ up.T)
+        made.append(lambda x, down=down, up=up: size * torch.tanh(x @ down.T) @ up.T)
     return made
 
 

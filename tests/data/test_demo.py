@@ -17,7 +17,7 @@ from tss.data.demo import ENTITY_DOMAINS, SENTIMENT_DOMAINS, demo_tasks, group_o
 from tss.data.demo_grammar import ENTITY_TAGS, Share, lexicon
 from tss.tasks.task import Task
 
-FROZEN = "?"
+FROZEN = "983cf305a99d8db038a346fcc5f4498e1d12fb2f3925e5529bbe004233a600d5"
 SEEDS = (0, 1, 2)
 
 
@@ -169,7 +169,7 @@ def test_replies_name_every_value_of_the_act(tasks):
             assert value in example.target.lower()
 
 
-@pytest.mark.parametrize(("domains", "width"), [(len(SENTIMENT_DOMAINS), 0.5), (len(ENTITY_DOMAINS), 0.45)])
+@pytest.mark.parametrize(("domains", "width"), [(len(SENTIMENT_DOMAINS), 0.45), (len(ENTITY_DOMAINS), 0.45)])
 def test_training_windows_differ_and_cover_the_family_together(domains, width):
     words = tuple(f"word{i}" for i in range(60))
     windows = [set(Share(index, domains, width).of(words)) for index in range(domains)]

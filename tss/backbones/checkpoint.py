@@ -17,7 +17,7 @@ _PARTS = ("weight", "exp_avg", "exp_avg_sq")
 def save_checkpoint(
     path: Path, model: torch.nn.Module, optimizer: torch.optim.AdamW, progress: dict[str, float]
 ) -> None:
-    """Write model, optimiser and `progress` (step, tokens, seconds) to `path`; a crash leaves the previous file whole."""
+    """Write model, optimiser and `progress` (step, tokens, seconds); a crash leaves the previous file whole."""
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in model.named_parameters():
         state = optimizer.state[parameter]

@@ -1,7 +1,7 @@
 """The text a backbone is pretrained on: documents, the tokenizer learnt from them, and one long stream of token ids.
 
-A corpus is one or more UTF-8 files with one document a line, plain or compressed by xz. Every hundredth document is held out:
-neither the tokenizer nor the model sees it, so the loss on it is a loss on unseen text.
+A corpus is one or more UTF-8 files with one document a line, plain or compressed by xz. Every hundredth document is
+held out: neither the tokenizer nor the model sees it, so the loss on it is a loss on unseen text.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _lines(path: Path) -> list[str]:
 def train_tokenizer(documents: Sequence[str], vocab_size: int) -> Tokenizer:
     """A byte-level BPE tokenizer with at most `vocab_size` entries; ids 0 to 4 are `SPECIAL_TOKENS`.
 
-    A text is encoded as `<s> … </s>`. The first word is read as if a space stood before it, so that a word has the same token
-    at the start of a text and inside it; decoding takes that space away again.
+    A text is encoded as `<s> … </s>`. The first word is read as if a space stood before it, so that a word has the
+    same token at the start of a text and inside it; decoding takes that space away again.
     """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -132,10 +132,10 @@ def sentence_ends(tokenizer: Tokenizer) -> np.ndarray:
 
 
 def cut_short(stream: np.ndarray, ends: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Cut a `share` of the documents in `stream` into texts of a few sentences, each `<s> … </s>`; a few end in mid-sentence.
+    """Cut a `share` of the documents in `stream` into texts of a few sentences, each `<s> … </s>`; some end mid-way.
 
-    The tasks that come later have texts of one sentence as often as of one page, and some are cut off at a length limit;
-    without this the model would see few texts that end before their hundredth token or where no sentence does.
+    The tasks that come later have texts of one sentence as often as of one page, and some are cut off at a length
+    limit; without this the model would see few texts that end before their hundredth token or where no sentence does.
     """
     generator = np.random.default_rng(seed)
     document = np.cumsum(stream == BOS) - 1

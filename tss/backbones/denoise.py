@@ -1,8 +1,9 @@
 """Windows of text and the noise put on them, all on the device that trains, without waiting for it.
 
-A window is `<s> … </s>` of exactly `length` tokens that begins at the start of a sentence. The encoder reads it with about
-30 % of the tokens hidden in spans; the decoder must write the whole window. Number and total length of the spans are the same
-in every row (lengths are Poisson given their sum), so every batch of a kind has one shape and needs no padding.
+A window is `<s> … </s>` of exactly `length` tokens that begins at the start of a sentence. The encoder reads it with
+about 30 % of the tokens hidden in spans; the decoder must write the whole window. Number and total length of the
+spans are the same in every row (lengths are Poisson given their sum), so every batch of a kind has one shape and
+needs no padding.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MEAN_SPAN = 3
 
 @dataclass(frozen=True)
 class Text:
-    """A corpus on a device: `stream` [tokens], `starts` of its sentences [sentences], `ends` [vocabulary] (may end one)."""
+    """A corpus on a device: `stream` [tokens], `starts` of its sentences, `ends` [vocabulary]: may it end one."""
 
     stream: torch.Tensor
     starts: torch.Tensor

@@ -11,13 +11,15 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 from transformers import BartForConditionalGeneration, GenerationConfig
+from transformers.models.bart.modeling_bart import BartDecoder, BartEncoder
 
 
 class Denoiser(nn.Module):
     """A BART that returns the loss of every token of its target.
 
-    Runs BART's own layers without attention masks, since windows are never padded: that keeps the fastest attention, and no
-    step waits for the device. The same numbers as `BartForConditionalGeneration.forward` (a test compares them).
+    Runs BART's own layers without attention masks, since windows are never padded: that keeps the fastest attention,
+    and no step waits for the device. The same numbers as `BartForConditionalGeneration.forward` (a test compares
+    them).
     """
 
     def __init__(self, bart: BartForConditionalGeneration):
@@ -26,14 +28,17 @@ class Denoiser(nn.Module):
         self._losses = _token_losses
 
     def compile_layers(self) -> None:
-        """Compile each kind of layer once for each shape of batch, which takes seconds where a whole model takes minutes."""
+        """Compile each kind of layer once for each shape of batch: seconds where a whole model takes minutes."""
         torch._dynamo.config.recompile_limit = 64  # a few window lengths, with and without deletion
         for layer in (*self.bart.model.encoder.layers, *self.bart.model.decoder.layers):
             layer.compile(dynamic=False)
         self._losses = torch.compile(_token_losses, dynamic=False)
 
     def forward(self, encoder_ids: torch.Tensor, decoder_ids: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Loss in nats of each token of `target`. [rows, read], [rows, length], [rows, length] -> [rows, length] float32"""
+        """Loss in nats of each token of `target`.
+
+        [rows, read], [rows, length], [rows, length] -> [rows, length] float32
+        """
         encoder, decoder = self.bart.model.encoder, self.bart.model.decoder
         read = _embedded(encoder, encoder_ids)
         for layer in encoder.layers:
@@ -44,7 +49,7 @@ class Denoiser(nn.Module):
         return self._losses(written, self.bart.lm_head.weight, target)
 
 
-def _embedded(half: nn.Module, ids: torch.Tensor) -> torch.Tensor:
+def _embedded(half: BartEncoder | BartDecoder, ids: torch.Tensor) -> torch.Tensor:
     """Tokens plus positions, normalised. [rows, length, width]"""
     table = half.embed_positions
     positions = table.weight[table.offset : table.offset + ids.shape[1]]

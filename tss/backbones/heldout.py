@@ -38,7 +38,7 @@ def held_out_loss(denoiser: nn.Module, text: denoise.Text, rows: int, length: in
 
 
 def documents_to_copy(stream: np.ndarray, count: int) -> torch.Tensor:
-    """The first `COPY_TOKENS` tokens of up to `count` documents that are long enough, each `<s> … </s>`. [texts, tokens]"""
+    """The first `COPY_TOKENS` tokens of up to `count` documents long enough, each `<s> … </s>`. [texts, tokens]"""
     begins = np.flatnonzero(stream == BOS)
     ends = np.flatnonzero(stream == EOS)
     long_enough = begins[ends - begins > COPY_TOKENS][:count]
@@ -56,7 +56,8 @@ def copy_score(folder: Path, texts: torch.Tensor, device: torch.device | str) ->
     """
     from transformers import BartForConditionalGeneration
 
-    bart = BartForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).to(device).eval()
+    bart = BartForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    torch.nn.Module.to(bart, device)
     count, length = texts.shape
     room = 2 * length
     written = bart.generate(

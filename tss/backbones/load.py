@@ -98,14 +98,15 @@ def _quiet() -> Iterator[None]:
 
 
 def _check_whole(name: str, model, missing: set[str]) -> None:
-    """Weights that the files lack were drawn at random, differently at each load: refuse, except for an unused pooler."""
+    """Refuse weights that the files lack: they were drawn at random, anew at each load. The pooler is never used."""
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
     lacking = sorted(key for key in missing if not key.startswith("pooler."))
     if lacking:
         raise BackboneError(
-            f"the backbone {name!r} is not whole: its files lack {len(lacking)} of its weights ({', '.join(lacking[:3])}"
-            f"{', …' if len(lacking) > 3 else ''}). Take the complete checkpoint of a {model.config.model_type} model"
+            f"the backbone {name!r} is not whole: its files lack {len(lacking)} of its weights "
+            f"({', '.join(lacking[:3])}{', …' if len(lacking) > 3 else ''}). Take the complete checkpoint of a "
+            f"{model.config.model_type} model"
         )
 
 

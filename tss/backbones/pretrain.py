@@ -1,8 +1,8 @@
 """Pretrain a small BART from plain text: tokenizer, denoising, held-out scores, files that `from_pretrained` loads.
 
-One GPU in minutes, several under `accelerate launch`, or a tiny size on the CPU. The run can be stopped at any moment and goes
-on from its last checkpoint; every step draws its windows and noise from (seed, step, worker) alone, so a resumed run is the same
-run. What each setting is for, and which others fail: docs/pretraining.md.
+One GPU in minutes, several under `accelerate launch`, or a tiny size on the CPU. The run can be stopped at any moment
+and goes on from its last checkpoint; every step draws its windows and noise from (seed, step, worker) alone, so a
+resumed run is the same run. What each setting is for, and which others fail: docs/pretraining.md.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def pretrain(
 ) -> dict:
     """Pretrain a BART of `size` on the files of `corpus` into the folder `out`; returns the scores on held-out text.
 
-    Ends after `minutes` of training or `steps`, whichever is first; one must be given. `out` receives weights, config, tokenizer,
-    `log.jsonl` and, until the run is done, what it needs to `resume`. A `tokenizer.json` already in `out` is used as it is.
-    `on_progress` is called with each line of the log. `device`: None for the GPU if there is one.
-    `start`: go on from the finished model in that folder, with its tokenizer and without the curriculum.
+    Ends after `minutes` of training or `steps`, whichever is first; one must be given. `out` receives weights,
+    config, tokenizer, `log.jsonl` and, until the run is done, what it needs to `resume`. A `tokenizer.json` already
+    in `out` is used as it is. `on_progress` is called with each line of the log. `device`: None for the GPU if there
+    is one. `start`: go on from the finished model in that folder, with its tokenizer and without the curriculum.
 
-    Raises: ConfigError for an unknown size or no limit; BackboneError for an unusable corpus; TrainingError if the loss is not a
-    number; DamagedError if the checkpoint cannot be used.
+    Raises: ConfigError for an unknown size or no limit; BackboneError for an unusable corpus; TrainingError if the
+    loss is not a number; DamagedError if the checkpoint cannot be used.
     """
     from accelerate import Accelerator
 
@@ -124,7 +124,7 @@ def pretrain(
 def _tokens(
     corpus: Sequence[Path], shape: Size, out: Path, recipe: Recipe, on_progress: Progress | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Size]:
-    """Training stream, held-out stream, sentence-ending tokens, and the size with the vocabulary the tokenizer really has."""
+    """Training stream, held-out stream, tokens that end a sentence, and the size with the tokenizer's vocabulary."""
     from safetensors.numpy import load_file, save_file
 
     kept = out / "tokens.safetensors"
@@ -159,7 +159,8 @@ def _trained(start: Path, shape: Size) -> BartForConditionalGeneration:
     for key in ("vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim"):
         if getattr(model.config, key) != getattr(wanted, key):
             raise BackboneError(
-                f"{start} has {key} {getattr(model.config, key)}, not {getattr(wanted, key)}; name the size it was trained with"
+                f"{start} has {key} {getattr(model.config, key)}, not {getattr(wanted, key)}; "
+                "name the size it was trained with"
             )
     return model.train()
 

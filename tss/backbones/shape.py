@@ -1,8 +1,9 @@
 """The sizes of our own BARTs, and the weights they start from.
 
-With the usual start (everything N(0, 0.02^2)) a small BART never learns to read its encoder and ends as a plain language model.
-What works: both position tables start as the same sinusoids, and cross-attention starts by looking from each output position at
-the same input position, because queries equal keys and the keys are large enough to make that look sharp.
+With the usual start (everything N(0, 0.02^2)) a small BART never learns to read its encoder and ends as a plain
+language model. What works: both position tables start as the same sinusoids, and cross-attention starts by looking
+from each output position at the same input position, because queries equal keys and the keys are large enough to make
+that look sharp.
 """
 
 from __future__ import annotations

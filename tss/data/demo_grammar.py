@@ -1,8 +1,8 @@
 """The grammar of the demo's tasks: from word lists and sentence patterns to labelled examples.
 
-A writer draws one scene at a time and gives the scene's examples; the label is a function of what was written. The
-word lists are the `facts/demo/*.ini` files. In training a domain shows only its own window of the words that it shares
-with the other domains of its family; valid and test draw from all of them.
+A writer draws one scene at a time and gives the scene's examples; the label is a function of what was written. Words
+and patterns are in `facts/demo/*.ini`. In training a domain shows only its own window of the words that it shares with
+the other domains of its family; valid and test draw from all of them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Scene(NamedTuple):
 
 
 Writer = Callable[[Random, bool], Scene]  # (randomness, is it for training?)
+Shown = Callable[[tuple[str, ...]], tuple[str, ...]]  # a family's words -> those that this split may use
 
 
 @dataclass(frozen=True)
@@ -79,78 +80,63 @@ def tidy(text: str) -> str:
 def sentiment_writer(domain: str, share: Share) -> Writer:
     """(text, aspect) -> positive or negative. In some scenes two aspects differ, and both are asked for."""
     lists = lexicon("sentiment")
-    aspects, openings = lists[domain]["aspects"], lists[domain]["openings"]
-
-    def clause(rng: Random, training: bool, aspect: str, polarity: str) -> str:
-        form = rng.choices(("plain", "negated", "verb", "idiom"), (7, 1, 2, 2))[0]
-        said = POLARITIES[1 - POLARITIES.index(polarity)] if form == "negated" else polarity
-        shown = share.of if training else tuple
-
-        def pick(kind: str) -> str:
-            own = f"{said}{kind}"
-            if own in lists[domain] and rng.random() < 0.15:
-                return rng.choice(lists[domain][own])
-            return rng.choice(shown(lists["opinion"][own]))
-
-        pattern = rng.choice(lists["clauses"][form])
-        while "{word}" in pattern:
-            word = pick("")
-            pattern = pattern if word in pattern else pattern.replace("{word}", word, 1)
-        return pattern.format(
-            aspect=aspect,
-            degree=rng.choice(lists["opinion"]["degrees"]),
-            negation=rng.choice(lists["opinion"]["negations"]),
-            verb=pick("_verbs"),
-            idiom=pick("_idioms"),
-        )
 
     def write(rng: Random, training: bool) -> Scene:
+        shown = share.of if training else tuple
         polarity, scene = rng.choice(POLARITIES), rng.choices(("single", "contrast", "agree"), (16, 2, 2))[0]
-        first, second = rng.sample(aspects, 2)
-        opposite = POLARITIES[1 - POLARITIES.index(polarity)]
-        text = clause(rng, training, first, polarity)
+        first, second = rng.sample(lists[domain]["aspects"], 2)
+        text = _clause(rng, domain, shown, first, polarity)
         if scene != "single":
-            other = clause(rng, training, second, opposite if scene == "contrast" else polarity)
+            other = _clause(rng, domain, shown, second, _opposite(polarity) if scene == "contrast" else polarity)
             text = rng.choice(lists["joins"][scene]).format(first=text, second=other)
         if rng.random() < 0.3:
-            text = f"{rng.choice(openings)} . {text}"
+            text = f"{rng.choice(lists[domain]['openings'])} . {text}"
         text = tidy(f"{text} .")
         examples = [Example((text, first), polarity)]
         if scene == "contrast":
-            examples.append(Example((text, second), opposite))
+            examples.append(Example((text, second), _opposite(polarity)))
         return Scene(text, examples)
 
     return write
+
+
+def _opposite(polarity: str) -> str:
+    return POLARITIES[1 - POLARITIES.index(polarity)]
+
+
+def _clause(rng: Random, domain: str, shown: Shown, aspect: str, polarity: str) -> str:
+    """What somebody thinks of one aspect; a negation says the opposite word."""
+    lists = lexicon("sentiment")
+    form = rng.choices(("plain", "negated", "verb", "idiom"), (7, 1, 2, 2))[0]
+    said = _opposite(polarity) if form == "negated" else polarity
+
+    def pick(kind: str) -> str:
+        if said + kind in lists[domain] and rng.random() < 0.15:
+            return rng.choice(lists[domain][said + kind])
+        return rng.choice(shown(lists["opinion"][said + kind]))
+
+    pattern = rng.choice(lists["clauses"][form])
+    while "{word}" in pattern:
+        word = pick("")
+        pattern = pattern if word in pattern else pattern.replace("{word}", word, 1)
+    return pattern.format(
+        aspect=aspect,
+        degree=rng.choice(lists["opinion"]["degrees"]),
+        negation=rng.choice(lists["opinion"]["negations"]),
+        verb=pick("_verbs"),
+        idiom=pick("_idioms"),
+    )
 
 
 def entity_writer(domain: str, share: Share) -> Writer:
     """words -> BIO tags of persons, places and organisations; a third of the sentences have no capital letters."""
     lists = lexicon("entities")
 
-    def source(rng: Random, training: bool, key: str) -> tuple[str, ...]:
-        if rng.random() < 0.4:
-            return lists[domain][key]
-        return share.of(lists["shared"][key]) if training else lists["shared"][key]
-
-    def name(rng: Random, training: bool, slot: str) -> str:
-        shown = share.of if training else tuple
-
-        def pick(key: str) -> str:
-            return rng.choice(shown(lists["names"][key]))
-
-        if slot == "person":
-            return rng.choice(("{first} {last}", "{first} {last}", "{last}", "{first}")).format(
-                first=pick("first"), last=pick("last")
-            )
-        if slot == "place" and rng.random() < 0.8:
-            return pick("places")
-        forms = lists["names"]["landforms"] if slot == "place" else source(rng, training, "organisations")
-        return rng.choice(forms).format(place=pick("places"), last=pick("last"))
-
     def write(rng: Random, training: bool) -> Scene:
+        shown = share.of if training else tuple
         tokens: list[str] = []
         tags: list[str] = []
-        for token in rng.choice(source(rng, training, "patterns")).split():
+        for token in rng.choice(_own_or_shared(rng, domain, shown, "patterns")).split():
             kind = {"{person}": "PER", "{place}": "LOC", "{organisation}": "ORG"}.get(token)
             if kind is None:
                 tokens.append(rng.choice(lists["names"]["days"]) if token == "{day}" else token)
@@ -159,7 +145,7 @@ def entity_writer(domain: str, share: Share) -> Writer:
             if kind == "PER" and rng.random() < 0.15:
                 tokens.append(rng.choice(lists["names"]["titles"]))
                 tags.append("O")
-            parts = name(rng, training, token[1:-1]).split()
+            parts = _name(rng, domain, shown, kind).split()
             tokens += parts
             tags += [f"B-{kind}"] + [f"I-{kind}"] * (len(parts) - 1)
         if rng.random() < 0.35:
@@ -167,6 +153,27 @@ def entity_writer(domain: str, share: Share) -> Writer:
         return Scene(" ".join(tokens).lower(), [Example(tuple(tokens), tuple(tags))])
 
     return write
+
+
+def _own_or_shared(rng: Random, domain: str, shown: Shown, key: str) -> tuple[str, ...]:
+    lists = lexicon("entities")
+    return lists[domain][key] if rng.random() < 0.4 else shown(lists["shared"][key])
+
+
+def _name(rng: Random, domain: str, shown: Shown, kind: str) -> str:
+    """The name of a person, a place or an organisation."""
+    lists = lexicon("entities")
+
+    def pick(key: str) -> str:
+        return rng.choice(shown(lists["names"][key]))
+
+    if kind == "PER":
+        form = rng.choice(("{first} {last}", "{first} {last}", "{last}", "{first}"))
+        return form.format(first=pick("first"), last=pick("last"))
+    if kind == "LOC" and rng.random() < 0.8:
+        return pick("places")
+    forms = lists["names"]["landforms"] if kind == "LOC" else _own_or_shared(rng, domain, shown, "organisations")
+    return rng.choice(forms).format(place=pick("places"), last=pick("last"))
 
 
 def topic_labels(domain: str) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class Outcome:
     dev_loss: float
     seconds: float
     skipped: int
+    pieces: int  # more than asked for: batches were cut because memory ran out
     resumed: bool
     curve: list[list[float | None]]
 
@@ -93,7 +94,7 @@ class Training:
         self.best_step = self.step = self.stale = self.skipped = 0
         self.pieces = config.accumulation
         self.curve: list[list[float | None]] = []
-        self.seconds, self._bad = 0.0, 0
+        self.seconds, self.bad = 0.0, 0
 
     def run(self) -> Outcome:
         devices = [self.device] if self.device.type == "cuda" else []
@@ -107,10 +108,24 @@ class Training:
             with torch.no_grad():
                 for p, best in zip(self.parameters, self.best, strict=True):
                     p.copy_(best)
+        if not all(bool(torch.isfinite(p).all()) for p in self.parameters):
+            raise TrainingError(
+                f"{self.name}: what was trained is not finite after {self.step} steps. Nothing was added to the "
+                "store. Try a smaller learning rate."
+            )
         self._mode(training=False)
         dev, loss = self.best_key or (0.0, 0.0)
         return Outcome(
-            self.step, self.total, self.best_step, dev, -loss, self.seconds, self.skipped, saved is not None, self.curve
+            steps=self.step,
+            planned=self.total,
+            best_step=self.best_step,
+            dev=dev,
+            dev_loss=-loss,
+            seconds=self.seconds,
+            skipped=self.skipped,
+            pieces=self.pieces,
+            resumed=saved is not None,
+            curve=self.curve,
         )
 
     def _learn(self, started: float) -> None:
@@ -156,7 +171,7 @@ class Training:
         if not abs(loss) + size < float("inf"):
             self._count_bad(lesson, batch)
             return loss
-        self._bad = 0
+        self.bad = 0
         if self.config.clip and size > self.config.clip:
             for p in self.parameters:
                 if p.grad is not None:
@@ -186,11 +201,11 @@ class Training:
                 torch.cuda.empty_cache()
 
     def _count_bad(self, lesson: Lesson, batch: Batch) -> None:
-        self.skipped, self._bad = self.skipped + 1, self._bad + 1
-        if self._bad >= self.config.bad_steps:
+        self.skipped, self.bad = self.skipped + 1, self.bad + 1
+        if self.bad >= self.config.bad_steps:
             rows = ", ".join(str(n + 1) for n in batch.numbers[:8])
             raise TrainingError(
-                f"{lesson.name}: loss or gradient is not a number in {self._bad} steps in a row, up to step "
+                f"{lesson.name}: loss or gradient is not a number in {self.bad} steps in a row, up to step "
                 f"{self.step} (training rows {rows}, …). Nothing was added to the store. Try a smaller learning rate "
                 "(for TSS: --set score_lr=…) or precision=float32."
             )

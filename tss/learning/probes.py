@@ -97,7 +97,7 @@ def compare(lesson: Lesson, probes: dict[str, Tensor], added, made_in: dict[str,
             return Comparison("changed", len(tensor), tensor.numel(), float("inf"), same)
         changed += sum(a != b for a, b in zip(_bytes(old), _bytes(tensor), strict=True))
         if tensor.is_floating_point():
-            largest = max(largest, float((old - tensor).abs().max()))
+            largest = max(largest, float((old - tensor).abs().nan_to_num(nan=float("inf")).max()))
         elif same and not torch.equal(old, tensor):
             largest = float("inf")
     outputs = sum(tensor.numel() for tensor in now.values())

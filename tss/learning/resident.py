@@ -55,8 +55,11 @@ class Ready:
     def evaluate(self, examples: Sequence[Example]) -> dict[str, float]:
         kind, backbone = self.lesson.kind, self.lesson.backbone
         known = dict.fromkeys(kind.labels)
+        if not examples:
+            raise TaskError(f"task {self.record.name!r}: there are no examples to evaluate on")
         for number, example in enumerate(examples):
             try:
+                as_input(kind.name, example, self.record.meta["pair"])
                 check_labels_known(kind.name, example, known)
             except TaskError as problem:
                 raise TaskError(f"task {self.record.name!r}, example {number + 1}: {problem}") from None

@@ -10,7 +10,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from tss.learning.loop import Training
 
-MARKS = ("step", "best_key", "best_step", "stale", "skipped", "curve", "pieces", "seconds")
+MARKS = ("step", "best_key", "best_step", "stale", "skipped", "bad", "curve", "pieces", "seconds")
 
 
 class Checkpoints(Protocol):

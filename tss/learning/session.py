@@ -21,6 +21,7 @@ class Learnt:
     outcome: Outcome
     kept: Kept
     facts: dict[str, float]
+    asked_pieces: int
     frozen: str  # hash of everything the method declares frozen, the same before and after
 
     def remarks(self, lesson: Lesson) -> list[str]:
@@ -32,6 +33,8 @@ class Learnt:
             out.append(f"the sub-network is {what}")
         if self.outcome.skipped:
             out.append(f"{self.outcome.skipped} steps were skipped because loss or gradient was not a number")
+        if self.outcome.pieces > self.asked_pieces:
+            out.append(f"memory ran out: batches were computed in {self.outcome.pieces} pieces, with the same result")
         cut = sum(row.cut for row in lesson.train.rows)
         if cut:
             limit = lesson.kind.limit(lesson.backbone)
@@ -65,7 +68,7 @@ def learn_lessons(
             f"{lessons[0].name}: weights or buffers that {method.label} declares frozen changed while learning; "
             "the task was not kept. This is a defect of the method or the backbone: please report it."
         )
-    return Learnt(outcome, method.kept(), method.facts(), after)
+    return Learnt(outcome, method.kept(), method.facts(), config.accumulation, after)
 
 
 def estimate(lesson: Lesson, method: Method, config: LearningConfig) -> dict[str, Any]:

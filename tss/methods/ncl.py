@@ -28,8 +28,8 @@ class NclAdapter(OneAdapter):
         return {"weights": self.weights.detach(), "biases": self.biases.detach()}
 
     def load_shared(self, tensors: dict[str, Tensor]) -> None:
-        if tensors:
-            self._set(tensors["weights"], tensors["biases"])
+        nothing = torch.empty(0)  # no task yet: `begin` draws
+        self._set(tensors.get("weights", nothing), tensors.get("biases", nothing))
 
     def kept(self) -> Kept:
         return Kept()

@@ -44,7 +44,8 @@ class Lesson:
         """Encode a task. The seed key holds the task's name, not its position, so order changes nothing."""
         kind = kind_of(task.kind)(task.labels, task.lengths, task.metric, reading)
         lesson = cls(backbone, kind, task.name, f"{seed}/{task.name}")
-        lesson.train, lesson.valid, lesson.test = (lesson.encode(s) for s in (task.train, task.valid, task.test))
+        splits = (task.train, task.valid or task.train, task.test)  # a task made by hand may lack validation examples
+        lesson.train, lesson.valid, lesson.test = (lesson.encode(split) for split in splits)
         return lesson
 
     def encode(self, examples: Sequence[Example]) -> Split:

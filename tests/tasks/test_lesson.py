@@ -1,0 +1,85 @@
+"""A lesson: rows, head and batches of a task on one backbone, answers in their order, dev score and loss."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_lessons import small_lesson, small_task
+from tiny import tiny_loaded
+
+from tss.backbones.backbone import Pass
+from tss.tasks.kind import ReadingConfig
+from tss.tasks.lesson import Lesson
+
+KINDS = ("classification", "tagging", "generation")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_example_is_a_row(kind):
+    task, lesson = small_task(kind), small_lesson(kind)
+    for split in ("train", "valid", "test"):
+        examples, encoded = getattr(task, split), getattr(lesson, split)
+        assert len(encoded) == len(examples)
+        assert encoded.gold == [example.target for example in examples]
+        assert encoded.lengths() == [len(row.ids) for row in encoded.rows]
+
+
+def test_the_seed_key_holds_name_and_seed_not_position():
+    backbone = tiny_loaded("bart")
+    one, same, other = (
+        Lesson.of(small_task("classification", name=name), backbone, ReadingConfig(), seed)
+        for name, seed in (("a", 0), ("a", 0), ("a", 1))
+    )
+    assert one.seed_key == "0/a"
+    assert torch.equal(one.head.outer.weight, same.head.outer.weight)
+    assert not torch.equal(one.head.outer.weight, other.head.outer.weight)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_come_in_the_order_of_the_rows(kind):
+    lesson = small_lesson(kind, count=14)
+    with torch.no_grad():
+        for p in lesson.head.parameters():
+            p.copy_(torch.randn(p.shape))
+    rows = lesson.train.rows
+    together = lesson.answers(rows, Pass(), size=5)
+    alone = [lesson.answers([row], Pass())[0] for row in rows]
+    assert [a.value for a in together] == [a.value for a in alone]
+    if kind == "classification":
+        assert [a.confidence for a in together] == pytest.approx([a.confidence for a in alone], abs=1e-4)
+    assert len({str((a.value, a.confidence)) for a in alone}) > 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_develop_agrees_with_evaluate_and_loss(kind):
+    lesson = small_lesson(kind)
+    score, loss = lesson.develop(lesson.valid, Pass(), size=4)
+    whole = lesson.batch(lesson.valid.rows)
+    assert loss == pytest.approx(lesson.loss(whole, Pass()).item(), rel=1e-4)
+    if kind == "generation":
+        assert score is None
+    else:
+        scores, answers = lesson.evaluate(lesson.valid, Pass())
+        assert score == next(iter(scores.values()))
+        assert len(answers) == len(lesson.valid)
+
+
+def test_first_takes_rows_and_gold_together():
+    lesson = small_lesson("classification")
+    some = lesson.train.first(5)
+    assert some.rows == lesson.train.rows[:5] and some.gold == lesson.train.gold[:5]
+    assert lesson.train.first(500) is lesson.train
+
+
+def test_batches_cover_all_rows_once_in_a_fixed_order():
+    lesson = small_lesson("classification", count=13)
+    numbers = [batch.numbers for batch in lesson.batches(lesson.train.rows, 4)]
+    assert sorted(n for group in numbers for n in group) == list(range(13))
+    assert numbers == [batch.numbers for batch in lesson.batches(lesson.train.rows, 4)]
+    assert list(lesson.batches([], 4)) == []
+
+
+def test_padding_to_a_fixed_shape():
+    lesson = small_lesson("tagging")
+    batch = lesson.batch(lesson.train.rows, [3, 1], length=32)
+    assert batch.ids.shape == batch.target.shape == (2, 32) and batch.numbers == (3, 1)

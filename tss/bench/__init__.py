@@ -1,0 +1,1 @@
+"""Sequences of tasks, learnt by several methods, measured alike."""
