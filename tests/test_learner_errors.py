@@ -1,34 +1,21 @@
-"""A user's mistakes and a machine's faults: each is a clear error, and the store is as it was."""
+"""A user's mistakes: each is a clear error that says what to do, and the store is as it was."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 from pathlib import Path
 from shutil import copytree
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
-from shared_checks import OPTIONS, Interrupted, answers, assert_same_bits, open_learner, state
+from shared_checks import open_learner
 from tiny import tiny_backbone, tiny_path
 from toy_tasks import inputs, toy
 
 from tss import Learner, Task
-from tss.errors import (
-    ConfigError,
-    DamagedError,
-    LockedError,
-    StoreError,
-    TaskError,
-    TrainingError,
-    TssError,
-    UnknownTaskError,
-)
-from tss.store import Store, disk
+from tss.errors import ConfigError, StoreError, TaskError, UnknownTaskError
 
 KINDS = ("pair", "tagging", "generation")
 
@@ -58,18 +45,10 @@ def index_of(store: Path) -> bytes:
     return (store / "index.json").read_bytes()
 
 
-def flip_last_bit(file: Path) -> None:
-    blob = bytearray(file.read_bytes())
-    blob[-1] ^= 1
-    file.chmod(0o644)
-    file.write_bytes(blob)
-
-
 def never(progress: Any) -> None:
     raise AssertionError("a step was made")
 
 
-# Settings.
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
@@ -159,7 +138,6 @@ def test_another_backbone_is_refused_before_any_answer(tmp_path: Path, changed: 
     assert index_of(tmp_path / "store") == before and [info.name for info in again.tasks()] == ["toy pair"]
 
 
-# Names, labels and inputs.
 def test_an_unknown_task_lists_the_nearest_names(learner: Learner):
     for ask in (
         lambda: learner.predict("toy pear", ["x"]),
@@ -201,7 +179,7 @@ def test_an_input_that_cannot_be_used(learner: Learner, task: Any, given: Any, m
 
 
 def test_a_task_of_another_kind_cannot_be_evaluated(learner: Learner):
-    for kind, name in (("tagging", "toy pair"), ("pair", "toy tagging"), ("pair", "toy generation")):
+    for kind, name in (("tagging", "toy pair"), ("pair", "toy tagging"), ("classification", "toy generation")):
         with pytest.raises(TaskError, match=name):
             learner.evaluate(toy(kind), name=name)
     with pytest.raises(TaskError):
@@ -220,12 +198,7 @@ def test_a_task_without_validation_examples(tmp_path: Path):
     full = toy("pair")
     bare = Task(full.name, full.kind, full.labels, full.train)
     learner = open_learner(tmp_path / "store", tiny_path("bart"), max_steps=2)
-    try:
-        learned = learner.learn(bare)
-    except TssError as problem:
-        assert "valid" in str(problem) and learner.tasks() == []
-    else:
-        assert all(0.0 <= score <= 100.0 for score in learned.scores.values())
+    assert all(0.0 <= score <= 100.0 for score in learner.learn(bare).scores.values())
 
 
 def test_joint_and_single_learning_are_not_mixed_up(tmp_path: Path):
@@ -239,162 +212,3 @@ def test_joint_and_single_learning_are_not_mixed_up(tmp_path: Path):
     with pytest.raises((TaskError, StoreError), match="together"):
         joint.learn_together([toy("generation")])  # its training would change the answers of the first group
     assert index_of(tmp_path / "all") == before
-
-
-# Faults of files, disks and locks.
-@pytest.mark.parametrize("position", [0, 1, 2])
-def test_damage_refuses_exactly_the_dependants(store: Path, position: int):
-    index = Store.open(store).index()
-    flip_last_bit(store / index.tasks[position].file)
-    lost = [entry.name for entry in index.tasks[position:]]  # each differs from the one before
-    learner = Learner.open(store, device="cpu")
-    found = {check.name: check for check in learner.verify()}
-    assert [name for name, check in found.items() if check.status == "damaged"] == lost
-    assert {check.status for name, check in found.items() if name not in lost} <= {"equal"}
-    for kind in KINDS:
-        task = toy(kind)
-        if task.name not in lost:
-            assert answers(learner, task)
-            continue
-        with pytest.raises(DamagedError) as problem:
-            learner.predict(task.name, inputs(task))
-        assert list(problem.value.tasks) == lost and all(repr(name) in str(problem.value) for name in lost)
-
-
-def test_damaged_shared_state_stops_learning_but_not_answering(store: Path):
-    flip_last_bit(next((store / "shared").iterdir()))
-    before = index_of(store)
-    learner = Learner.open(store, device="cpu")
-    with pytest.raises(DamagedError, match="shared state"):
-        learner.learn(toy("classification"), progress=never)
-    assert index_of(store) == before
-    assert {check.status for check in Learner.open(store, device="cpu").verify()} == {"equal"}
-
-
-def test_a_read_only_store_answers_and_refuses_to_learn(store: Path, monkeypatch: pytest.MonkeyPatch):
-    real = os.open
-
-    def read_only(path: Any, flags: int, *rest: Any, **options: Any) -> int:
-        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return real(path, flags, *rest, **options)
-
-    learner = Learner.open(store, device="cpu")
-    before = index_of(store)
-    monkeypatch.setattr(disk.os, "open", read_only)
-    with pytest.raises(StoreError, match="Read-only file system"):
-        learner.learn(toy("classification"), progress=never)
-    assert {check.status for check in learner.verify()} == {"equal"}
-    monkeypatch.undo()
-    assert index_of(store) == before
-
-
-def test_a_full_disk_is_noticed_before_the_first_step(store: Path, monkeypatch: pytest.MonkeyPatch):
-    before = index_of(store)
-    learner = Learner.open(store, device="cpu")
-    monkeypatch.setattr(disk.os, "statvfs", lambda path: SimpleNamespace(f_bavail=9, f_frsize=4096))
-    with pytest.raises(StoreError, match=r"not enough disk space at .* bytes needed, 36,864 free"):
-        learner.learn(toy("classification"), progress=never)
-    assert index_of(store) == before
-
-
-def test_a_disk_that_fills_up_while_learning(store: Path, monkeypatch: pytest.MonkeyPatch):
-    def full(folder: int, name: str, blob: bytes) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    before = index_of(store)
-    learner = Learner.open(store, device="cpu")
-    with monkeypatch.context() as patch:
-        patch.setattr(disk, "_write_new", full)
-        with pytest.raises(StoreError, match="No space left on device"):
-            learner.learn(toy("classification"))
-    assert index_of(store) == before
-    assert learner.learn(toy("classification")).version == 1
-
-
-def test_another_process_is_writing(store: Path, monkeypatch: pytest.MonkeyPatch):
-    ready, done = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:  # holds the lock until told otherwise; touches nothing of torch
-        with Store.open(store).writing():
-            os.write(ready[1], b".")
-            os.read(done[0], 1)
-        os._exit(0)
-    try:
-        os.read(ready[0], 1)
-        learner = Learner.open(store, device="cpu")
-        before, writing = index_of(store), learner.store.writing
-        monkeypatch.setattr(learner.store, "writing", lambda wait: writing(wait=0.1))  # five seconds are long here
-        with pytest.raises(LockedError, match=f"being written by process {child} "):
-            learner.learn(toy("classification"), progress=never)
-        assert index_of(store) == before and answers(learner, toy("pair"))
-    finally:
-        os.write(done[1], b".")
-        os.waitpid(child, 0)
-    assert learner.learn(toy("classification")).version == 1
-
-
-# Training that goes wrong.
-def test_a_loss_that_is_no_number_ends_the_training(store: Path):
-    before = index_of(store)
-    learner = Learner.open(store, device="cpu", config={"head_lr": 1e30, "max_steps": 20})
-    with pytest.raises(TrainingError, match="not a number in 5 steps in a row.*training rows.*smaller learning rate"):
-        learner.learn(toy("classification"))
-    assert index_of(store) == before and {check.status for check in learner.verify()} == {"equal"}
-    assert Learner.open(store, device="cpu").learn(toy("classification")).resumed is False
-
-
-def test_gates_are_never_made_from_what_is_not_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The loss may well be finite: infinite scores open or close gates as others do."""
-    learner = open_learner(tmp_path / "store", tiny_path("bart"), max_steps=2)
-    monkeypatch.setattr(learner.method, "after_step", lambda: learner.method.scores.data.mul_(float("inf")))
-    with pytest.raises(TrainingError, match="not finite after 2 steps"):
-        learner.learn(toy("generation"))
-    assert learner.tasks() == []
-
-
-def test_a_failed_first_task_fixes_nothing(tmp_path: Path):
-    """Settings are fixed by the first task that is kept, so that a failed attempt can be repeated with others."""
-    learner = open_learner(tmp_path / "store", tiny_path("bart"), "one-adapter", adapter_lr=1e30, max_steps=20)
-    with pytest.raises(TrainingError):
-        learner.learn(toy("pair"))
-    again = open_learner(tmp_path / "store", tiny_path("bart"), "one-adapter", max_steps=2)
-    assert again.learn(toy("pair")).version == 1
-
-
-@pytest.mark.parametrize("method", ["tss", "ncl-adapter", "tss-no-sd"])
-def test_an_interrupted_training_changes_no_answer(tmp_path: Path, method: str):
-    """Neither on disk nor in the learner that was interrupted, which then learns as if nothing had happened."""
-
-    def stop(progress: Any) -> None:
-        if progress.step == 2:
-            raise Interrupted
-
-    learner = open_learner(tmp_path / "store", tiny_path("bart"), method, checkpoint_steps=100)
-    with pytest.raises(Interrupted):
-        learner.learn(toy("pair"), progress=stop)
-    learner.learn(toy("pair"))
-    unbroken = open_learner(tmp_path / "unbroken", tiny_path("bart"), method, checkpoint_steps=100)
-    unbroken.learn(toy("pair"))
-    assert_same_bits(state(learner, "toy pair"), state(unbroken, "toy pair"))
-
-    learner.learn(toy("tagging"))
-    before = [answers(learner, toy(kind)) for kind in ("pair", "tagging")]
-    with pytest.raises(Interrupted):
-        learner.learn(toy("generation"), progress=stop)
-    assert learner.verify(["toy tagging"])[0].status == "equal"
-    assert [answers(learner, toy(kind)) for kind in ("pair", "tagging")] == before
-
-
-def test_a_stale_checkpoint_is_not_used(tmp_path: Path):
-    """A checkpoint belongs to the very task, settings and options it was made with."""
-
-    def stop(progress: Any) -> None:
-        if progress.step == 4:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        open_learner(tmp_path / "store", tiny_path("bart")).learn(toy("pair"), progress=stop)
-    other = toy("pair", turned=True)  # the same name, other examples
-    assert not open_learner(tmp_path / "store", tiny_path("bart")).learn(other).resumed
-    assert OPTIONS["checkpoint_steps"] < 4 and torch.get_num_threads() == 1

@@ -218,13 +218,18 @@ def _model(family: str, tokenizer) -> torch.nn.Module:
         "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**vocabulary, **wide, num_key_value_heads=1)),
         "qwen2": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(**vocabulary, **wide, num_key_value_heads=1)),
     }  # fmt: skip
-    return _looking_at_its_input(makers[family]())
+    return _livelier(makers[family]())
 
 
-def _looking_at_its_input(model: torch.nn.Module) -> torch.nn.Module:
-    """Strong cross-attention: else a random decoder with tied embeddings says its own last token for ever."""
+def _livelier(model: torch.nn.Module) -> torch.nn.Module:
+    """Norms that differ from one another, and strong cross-attention.
+
+    Else one norm could be taken for another, and a random decoder with tied embeddings repeats its last token for ever.
+    """
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "encoder_attn.v_proj.weight" in name or "encoder_attn.out_proj.weight" in name:
+            if parameter.dim() == 1 and ("norm" in name.lower() or "ln_" in name):
+                parameter.add_(0.2 * torch.randn_like(parameter))
+            elif "encoder_attn.v_proj" in name or "encoder_attn.out_proj" in name:
                 parameter.mul_(4)
     return model

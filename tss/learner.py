@@ -8,27 +8,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tss.errors import DamagedError, StoreError, TaskError
+from tss.errors import DamagedError, StoreError, TaskError, TrainingError
 from tss.learning import probes
 from tss.learning.loop import Watch
 from tss.learning.resident import Ready, Resident
 from tss.learning.resume import Keyed
-from tss.learning.session import Learnt, estimate, learn_lessons
+from tss.learning.session import Learnt, describe, estimate, learn_lessons
 from tss.methods import method_class
 from tss.methods.method import Method
 from tss.results import Learned, TaskCheck, TaskInfo
 from tss.settings import Settings, choose_device
 from tss.store import Store, TaskRecord
+from tss.store.layout import INDEX
 from tss.tasks.lesson import Lesson
 from tss.tasks.names import check_name
 from tss.tasks.task import Task
 
 if TYPE_CHECKING:
     from tss.backbones.backbone import Backbone
-
-RESIDENT = 64  # tasks kept ready to answer
 
 
 class Learner:
@@ -43,7 +43,7 @@ class Learner:
     def __init__(self, store: Store, settings: Settings, device: str):
         self.store, self.settings, self.device = store, settings, device
         self.config = settings.config()
-        self._resident = Resident(RESIDENT)
+        self._resident = Resident(method_class(settings.method).resident)
         self._shared_file: str | None = None
 
     @classmethod
@@ -65,7 +65,7 @@ class Learner:
         """
         given = {"backbone": backbone, "method": method, "preset": preset, "seed": seed}
         chosen = choose_device(device)
-        if create:  # bad options must not leave an empty store behind
+        if create and not Path(store, INDEX).exists():  # bad options must not leave an empty store behind
             Settings.settle({}, given, config or {}, str(store)).config()
         opened = Store.open(store, create=create)
         settings = Settings.settle(opened.index().identity, given, config or {}, str(opened.path))
@@ -73,14 +73,21 @@ class Learner:
 
     @cached_property
     def backbone(self) -> Backbone:
+        import torch
+
         from tss.backbones.load import load_backbone
 
-        return load_backbone(
+        precision = self.config.learning.precision
+        trained = method_class(self.settings.method).trains_backbone
+        loaded = load_backbone(
             self.settings.backbone,
             device=self.device,
-            dtype=self.config.learning.precision,
+            dtype="float32" if trained else precision,
             places=self.config.adapter.adapter_sites,
         )
+        if trained and precision != "float32":
+            loaded.autocast = torch.bfloat16  # float16 too: it would need its losses scaled
+        return loaded
 
     @cached_property
     def method(self) -> Method:
@@ -89,12 +96,10 @@ class Learner:
         return self._new_method()
 
     def _new_method(self) -> Method:
-        """The method as the store's last task left it."""
-        made = method_class(self.settings.method)(
+        """The method without what its tasks share, which is read when it is needed."""
+        return method_class(self.settings.method)(
             self.backbone, self.config.adapter, self.config.method, self.settings.seed
         )
-        made.load_shared(self.store.read_shared())
-        return made
 
     # Learning.
     def learn(self, task: Task, *, new_version: bool = False, progress: Watch | None = None) -> Learned:
@@ -115,12 +120,17 @@ class Learner:
     def _learn(self, tasks: list[Task], new_version: bool, progress: Watch | None) -> list[Learned]:
         with self.store.writing(wait=5.0):
             self._refuse(tasks, new_version)
+            self._shared_file = None  # from here on the method's memory is ahead of the store
             self.method.load_shared(self.store.read_shared())
             self.store.require_space(self._bytes_while_learning())
-            self._identify()
             lessons = [Lesson.of(task, self.backbone, self.config.reading, self.settings.seed) for task in tasks]
             kept_there = Keyed(self.store.running, self._training_key(tasks))
-            learnt = learn_lessons(lessons, self.method, self.config.learning, progress, kept_there)
+            try:
+                learnt = learn_lessons(lessons, self.method, self.config.learning, progress, kept_there)
+            except TrainingError:
+                self._drop_models()
+                raise
+            self._identify()  # a training that fails fixes nothing, so that it can be repeated with other settings
             out = []
             for task, lesson in zip(tasks, lessons, strict=True):
                 out.append(self._keep(task, lesson, learnt, new_version))
@@ -139,6 +149,12 @@ class Learner:
             if task.kind == "generation" and self.backbone.layout.family == "encoder":
                 raise TaskError(f"task {task.name!r}: {self.backbone.name} is an encoder and cannot generate")
 
+    def _drop_models(self) -> None:
+        """A training that went wrong may have left anything in memory, even in what is frozen: load it all anew."""
+        self._resident.clear()
+        for name in ("backbone", "method"):
+            self.__dict__.pop(name, None)
+
     def _identify(self) -> None:
         if not self.store.index().identity:
             fixed = hashlib.sha256(self.method.bank.fixed().numpy().tobytes()).hexdigest()
@@ -156,24 +172,7 @@ class Learner:
         split = lesson.test if len(lesson.test) else lesson.valid
         scores, _ = lesson.evaluate(split, added)
         shown, output_hash = probes.make(lesson, split.rows, added)
-        facts = {**learnt.facts, "steps": learnt.outcome.steps, "seconds": learnt.outcome.seconds}
-        meta = {
-            "kind": task.kind,
-            "labels": list(task.labels),
-            "lengths": asdict(task.lengths),
-            "metric": task.metric,
-            "family": task.family,
-            "pair": task.pair,
-            "reading": asdict(self.config.reading),
-            "config": self.config.flat(),
-            "scores": scores,
-            "facts": facts,
-            "curve": learnt.outcome.curve,
-            "task_hash": task.fingerprint(),
-            "frozen_hash": learnt.frozen,
-            "probe_hash": output_hash,
-            "environment": probes.environment(self.backbone.device, self.backbone.model.dtype),
-        }
+        meta = describe(task, lesson, learnt, self.config.flat()) | {"scores": scores, "probe_hash": output_hash}
         summary = {"kind": task.kind, "labels": len(task.labels), "scores": scores, **learnt.facts}
         head = {f"head.{k}": v.detach().cpu() for k, v in lesson.head.state_dict().items()}
         kept = {f"method.{k}": v for k, v in learnt.kept.tensors.items()}
@@ -189,7 +188,7 @@ class Learner:
             scores=scores,
             bytes=entry.bytes,
             gate_bytes=entry.gate_bytes,
-            facts=facts,
+            facts=meta["facts"],
             name=task.name,
             steps=learnt.outcome.steps,
             seconds=learnt.outcome.seconds,
@@ -206,13 +205,15 @@ class Learner:
 
     def _bytes_while_learning(self) -> int:
         """Checkpoint (state, best state, two moments), shared state and the task, in float32, generously."""
-        return 4 * 8 * self.method.bank.size + (4 << 20)
+        return 4 * 8 * self.method.size + (4 << 20)
 
     def plan(self, task: Task) -> dict[str, Any]:
         """What learning the task would take: steps, seconds (from three timed steps), bytes. Changes nothing."""
         self._refuse([task], new_version=True)
+        method = self._new_method()  # first: it may keep positions of the backbone for itself
+        method.load_shared(self.store.read_shared())
         lesson = Lesson.of(task, self.backbone, self.config.reading, self.settings.seed)
-        found = estimate(lesson, self._new_method(), self.config.learning)
+        found = estimate(lesson, method, self.config.learning)
         return {"backbone": self.backbone.name, **found, "bytes_while_learning": self._bytes_while_learning()}
 
     # Answering.
@@ -229,7 +230,7 @@ class Learner:
         shared = self.store.index().shared
         file = shared["file"] if shared else None
         method = self.method
-        if method.forgets and file != self._shared_file:
+        if not method.self_contained and file != self._shared_file:
             method.load_shared(self.store.read_shared())
             self._resident.clear()
             self._shared_file = file
@@ -257,9 +258,12 @@ class Learner:
     def evaluate(self, task: Task, name: str | None = None) -> dict[str, float]:
         """Scores of a stored task on the test examples of `task` (valid, then train, where there are none).
 
-        Raises TaskError if an example has a label that the stored task never saw.
+        Raises TaskError if the kinds differ or an example has a label that the stored task never saw.
         """
-        return self._open(name or task.name).evaluate(task.test or task.valid or task.train)
+        ready = self._open(name or task.name)
+        if task.kind != ready.lesson.kind.name:
+            raise TaskError(f"task {ready.record.name!r} is of kind {ready.lesson.kind.name}, not {task.kind}")
+        return ready.evaluate(task.test or task.valid or task.train)
 
     def tasks(self) -> list[TaskInfo]:
         """The tasks of the store in the order they were learnt, newest version of each; no model is loaded."""

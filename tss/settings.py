@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tss.config import Config, resolve
@@ -26,7 +27,10 @@ class Settings:
         kept = {key: stored[key] for key in asdict(cls()) if key in stored}
         asked = {key: value for key, value in given.items() if value is not None}
         for key, value in asked.items():
-            if key in kept and value != kept[key]:
+            moved = (
+                key == "backbone" and Path(str(value), "config.json").is_file()
+            )  # its hash is compared when it loads
+            if key in kept and value != kept[key] and not moved:
                 raise StoreError(
                     f"{where} was made with {key} {kept[key]!r}, not {value!r}; a store keeps its {key}: leave the "
                     "option out, or use another folder"

@@ -138,6 +138,17 @@ def test_prefix_keeps_states_in_line(family):
         assert moved.all()
 
 
+@pytest.mark.parametrize("family", [*ENCODERS, *DECODERS])
+def test_the_states_of_the_prefix_itself_are_left_out(family):
+    backbone = tiny_loaded(family)
+    ids, mask = encode(backbone, TEXTS[:1])
+    soft = torch.randn(1, 3, WIDTH, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        vectors = torch.cat([soft, backbone.model.get_input_embeddings()(ids)], dim=1)
+        whole = backbone.model.base_model(inputs_embeds=vectors)[0]
+        torch.testing.assert_close(backbone.states(ids, mask, Pass(prefix=soft)), whole[:, 3:])
+
+
 @pytest.mark.parametrize("family", ENCODER_DECODERS)
 def test_decoder_states_are_shifted_right(family):
     """The state at i was fed the tokens before i; token i reaches it through the encoder alone."""

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from tss.backbones import pretrain as recipe_module
 from tss.backbones.pretrain import pretrain
 from tss.backbones.recipe import Recipe
+from tss.backbones.tokens import tokenise
 from tss.errors import BackboneError, ConfigError
 
 RECIPE = Recipe(
@@ -114,6 +115,17 @@ def test_schedules():
     size = recipe_module.size_named("mini")
     assert recipe.learning_rate(size, 0, 0.0) < recipe.learning_rate(size, 399, 0.0) == pytest.approx(1e-3)
     assert recipe.learning_rate(size, 9999, 1.0) == pytest.approx(5e-5)
+
+
+def test_nothing_is_overwritten_by_mistake(finished, corpus, tmp_path):
+    out, _ = finished
+    with pytest.raises(BackboneError, match="finished model"):
+        pretrain([corpus], "tiny", out, steps=1, device="cpu", recipe=RECIPE)
+    other = tmp_path / "other.txt"
+    other.write_text(corpus.read_text("utf-8") + "\nOne more document.", "utf-8")
+    tokenise([corpus], 300, tmp_path, RECIPE)
+    with pytest.raises(BackboneError, match="other text"):
+        pretrain([other], "tiny", tmp_path, steps=1, device="cpu", recipe=RECIPE)
 
 
 def test_goes_on_from_a_finished_model(finished, corpus, tmp_path):

@@ -110,6 +110,8 @@ LOG = [
     | {"copy": {"texts": 48, "tokens": 200, "equal": 0.987, "stopped": 1.0, "exact": 0.5}},
 ]
 
+SCORES = {"cells": {"bart-x one": {"asc": 66.61, "ccd": 80, "ner": 40, "mean": 65, "deviation": 1.5, "seeds": 3}}}
+
 
 def test_card_is_written_from_the_log(tmp_path):
     log = tmp_path / "nano.jsonl"
@@ -117,17 +119,19 @@ def test_card_is_written_from_the_log(tmp_path):
     (tmp_path / "weights").mkdir()
     write_card("bart-x", log, tmp_path / "weights", "Some text (CC0).")
     card = (tmp_path / "weights" / "README.md").read_text("utf-8")
-    assert "Some text (CC0)." in card and "98.7%" in card and "1.250" in card and "2.0 minutes" in card
-    assert "](../nano.svg)" in card and "Not measured yet" in card and (tmp_path / "nano.svg").exists()
-    (tmp_path / "tasks.json").write_text(json.dumps({"bart-x": {"ASC": {"ONE": 66.61}}}), "utf-8")
+    assert "Some text (CC0)." in card and "98.7%" in card and "1.250" in card and "| 2.0 | 1 x a GPU |" in card
+    assert "](../nano.svg)" in card and "Not measured" in card and (tmp_path / "nano.svg").exists()
+    (tmp_path / "tasks.json").write_text(json.dumps(SCORES), "utf-8")
     write_card("bart-x", log, tmp_path / "weights", "Some text (CC0).")
-    assert "| ONE | 66.6 |" in (tmp_path / "weights" / "README.md").read_text("utf-8")
+    assert "| bart-x one | 66.6 | 80.0 | 40.0 | 65.0 ± 1.5 | 3 |" in (tmp_path / "weights" / "README.md").read_text(
+        "utf-8"
+    )
 
 
 def test_further_training_is_counted_on():
     twice = [*LOG, *LOG]
     assert whole_curve(twice)[-1]["step"] == 120 and whole_curve(twice)[-1]["seconds"] == 240.0
-    assert "2 runs" in model_card("bart-x", twice, "", "x.svg") and "runs" not in model_card("bart-x", LOG, "", "x.svg")
+    assert model_card("bart-x", twice, "", "x.svg").count("| 60 | 120.0 |") == 2
     assert loss_curve(twice, "x").count("<polyline") == 3
 
 

@@ -45,6 +45,18 @@ def test_full_importance_moves_nothing_bit_for_bit(mode):
     assert torch.equal(moved(mode, 1.0, steps=5), START)
 
 
+def test_update_is_exact_at_both_ends_whatever_the_sizes():
+    """old + keep * (new - old) would round."""
+    old, new = torch.randn(1000) * 1e3, torch.randn(1000) * 1e-3
+    for keep, expected in ((0.0, old), (1.0, new)):
+        parameter = nn.Parameter(old.clone())
+        mask = SoftMask(torch.full((1000,), 1 - keep), "update")
+        mask.before_step(parameter)
+        parameter.data.copy_(new)
+        mask.after_step(parameter)
+        assert torch.equal(parameter.detach(), expected)
+
+
 @pytest.mark.parametrize("mode", ["update", "sgd"])
 @pytest.mark.parametrize("keep", [0.05, 0.25, 0.5])
 def test_doubling_what_is_kept_doubles_the_first_step(mode, keep):

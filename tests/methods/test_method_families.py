@@ -13,7 +13,7 @@ from tss import Learner
 from tss.errors import TaskError
 from tss.methods import method_class
 
-SHORT = {"max_steps": 4, "eval_steps": 2}
+SHORT = {"max_steps": 3, "eval_steps": 2}
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "bart"])

@@ -8,29 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tss.backbones.sites import AdapterFunction, Layout, Sites
+from tss.backbones.added import Pass, Settled
+from tss.backbones.sites import Layout, Sites
+from tss.backbones.stand_ins import StandIns
 from tss.backbones.text import TextCodec
-from tss.errors import BackboneError
+from tss.errors import BackboneError, ConfigError
 
-
-@dataclass(frozen=True)
-class Pass:
-    """What a method adds to one forward pass.
-
-    adapters: one function a site, or None for the bare backbone.
-    prefix: soft prompt vectors [batch, p, d] put before the input's embeddings, or None.
-    """
-
-    adapters: Sequence[AdapterFunction] | None = None
-    prefix: Tensor | None = None
+LEAST_TEXT = 8  # positions that soft prompts must leave
 
 
 class Backbone:
@@ -51,28 +42,56 @@ class Backbone:
             model.generation_config = type(model.generation_config)()  # what the checkpoint says would mix with ours
         self.text = TextCodec(tokenizer, config, layout.family)
         self.sites = Sites(model, layout, self.width, places)
+        self.reserved = 0  # positions of the input that a method keeps for soft prompts
+        self.autocast: torch.dtype | None = None  # compute in it while the weights stay in float32
+        self._stand_ins = StandIns(model)
 
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    def reserve(self, positions: int) -> None:
+        """Keep positions of the input for soft prompts. Raises ConfigError if a text would have no room beside them."""
+        self.reserved = positions
+        if positions and self.longest is not None and self.longest < LEAST_TEXT:
+            raise ConfigError(
+                f"{positions} soft prompt vectors leave {self.longest} positions of {self.name} for a text; take fewer "
+                f"or shorter prompts, so that at least {LEAST_TEXT} are left"
+            )
+
     @property
     def longest(self) -> int | None:
-        """Positions the model can take, or None where it has no limit of its own."""
+        """Positions the model has for an input, or None where it has no limit of its own."""
         config = self.model.config
         limit = getattr(config, "max_position_embeddings", None)
-        return limit if limit is None else limit - self.layout.positions_skipped
+        return limit if limit is None else limit - self.layout.positions_skipped - self.reserved
+
+    @property
+    def embeddings(self) -> nn.Module:
+        """What turns the ids of an input into vectors."""
+        return self.model.get_input_embeddings()
 
     @contextmanager
     def using(self, added: Pass) -> Iterator[None]:
-        """Adapters are active inside, and gone after, whatever happens."""
+        """What was added is active inside; after, whatever happens, it is as before."""
         if added.adapters is not None and len(added.adapters) != self.sites.count:
             raise ValueError(f"{len(added.adapters)} adapters for {self.sites.count} sites")
-        self.sites.active = added.adapters
+        computing = torch.autocast(self.device.type, self.autocast) if self.autocast else nullcontext()
+        before, self.sites.active = self.sites.active, added.adapters
+        try:
+            with self._stand_ins.placed(added.parameters), computing:
+                yield
+        finally:
+            self.sites.active = before
+
+    @contextmanager
+    def full_precision(self) -> Iterator[None]:
+        """Inside, forward passes compute in the weights' own type."""
+        before, self.autocast = self.autocast, None
         try:
             yield
         finally:
-            self.sites.active = None
+            self.autocast = before
 
     def tensors(self) -> dict[str, Tensor]:
         """Every parameter and buffer by name, those kept out of checkpoints too."""
@@ -101,8 +120,8 @@ class Backbone:
         """
         raise BackboneError(f"{self.name} is an encoder and cannot generate; take an encoder-decoder or a decoder")
 
-    def _embedded(self, embed: nn.Module, ids: Tensor, mask: Tensor, prefix: Tensor) -> tuple[Tensor, Tensor]:
-        vectors = torch.cat([prefix.to(self.model.dtype), embed(ids)], dim=1)
+    def _embedded(self, ids: Tensor, mask: Tensor, prefix: Tensor) -> tuple[Tensor, Tensor]:
+        vectors = torch.cat([prefix.to(self.model.dtype), self.embeddings(ids)], dim=1)
         return vectors, torch.cat([mask.new_ones(prefix.shape[:2]), mask], dim=1)
 
     def _generation(self, max_tokens: int, min_tokens: int = 1, beams: int = 4, no_repeat: int = 0, **fields):
@@ -139,11 +158,15 @@ class EncoderDecoder(Backbone):
     def _shifted(self, ids: Tensor) -> Tensor:
         return torch.cat([ids.new_full((len(ids), 1), self.start), ids[:, :-1]], dim=1)
 
+    @property
+    def embeddings(self) -> nn.Module:
+        return self.model.get_encoder().get_input_embeddings()
+
     def _encode(self, ids: Tensor, mask: Tensor, added: Pass):
-        encoder = self.model.get_encoder()
-        if added.prefix is None:
+        encoder, prefix = self.model.get_encoder(), added.settled(ids, mask).prefix
+        if prefix is None:
             return encoder(input_ids=ids, attention_mask=mask), mask
-        vectors, mask = self._embedded(encoder.get_input_embeddings(), ids, mask, added.prefix)
+        vectors, mask = self._embedded(ids, mask, prefix)
         return encoder(inputs_embeds=vectors, attention_mask=mask), mask
 
     def states(self, ids: Tensor, mask: Tensor, added: Pass) -> Tensor:
@@ -191,10 +214,11 @@ class Encoder(Backbone):
 
     def states(self, ids: Tensor, mask: Tensor, added: Pass) -> Tensor:
         with self.using(added):
-            if added.prefix is None:
+            prefix = added.settled(ids, mask).prefix
+            if prefix is None:
                 return self.model(input_ids=ids, attention_mask=mask)[0]
-            vectors, mask = self._embedded(self.model.get_input_embeddings(), ids, mask, added.prefix)
-            return self.model(inputs_embeds=vectors, attention_mask=mask)[0][:, added.prefix.shape[1] :]
+            vectors, mask = self._embedded(ids, mask, prefix)
+            return self.model(inputs_embeds=vectors, attention_mask=mask)[0][:, prefix.shape[1] :]
 
 
 class Decoder(Backbone):
@@ -208,18 +232,18 @@ class Decoder(Backbone):
 
         return AutoModelForCausalLM
 
-    def _run(self, module: nn.Module, ids: Tensor, mask: Tensor, added: Pass):
+    def _run(self, module: nn.Module, ids: Tensor, mask: Tensor, added: Settled):
         vectors = None
         if added.prefix is not None:
-            vectors, mask = self._embedded(self.model.get_input_embeddings(), ids, mask, added.prefix)
+            vectors, mask = self._embedded(ids, mask, added.prefix)
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
         words = {"input_ids": ids} if vectors is None else {"inputs_embeds": vectors}
         return module(**words, attention_mask=mask, position_ids=positions, use_cache=False)[0]
 
     def states(self, ids: Tensor, mask: Tensor, added: Pass) -> Tensor:
-        skip = 0 if added.prefix is None else added.prefix.shape[1]
+        added = added.settled(ids, mask)
         with self.using(added):
-            return self._run(self.model.base_model, ids, mask, added)[:, skip:]
+            return self._run(self.model.base_model, ids, mask, added)[:, -ids.shape[1] :]
 
     def _left(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Source tokens moved to the right end, the separator after them."""
@@ -229,6 +253,7 @@ class Decoder(Backbone):
         return torch.cat([ids, sep], dim=1), torch.cat([mask, one], dim=1)
 
     def target_logits(self, ids: Tensor, mask: Tensor, target: Tensor, added: Pass) -> Tensor:
+        added = added.settled(ids, mask)  # before the target joins the input: a prefix must not see it
         source, seen = self._left(ids, mask)
         whole = torch.cat([source, target[:, :-1]], dim=1)
         seen = torch.cat([seen, seen.new_ones(target[:, :-1].shape)], dim=1)  # padding after the end is causal
@@ -237,14 +262,15 @@ class Decoder(Backbone):
         return logits[:, -target.shape[1] :]
 
     def generate(self, ids: Tensor, mask: Tensor, added: Pass, **limits: int) -> list[list[int]]:
+        added = added.settled(ids, mask)
         source, seen = self._left(ids, mask)
-        embed = self.model.get_input_embeddings()
-        vectors = embed(source)
-        if added.prefix is not None:
-            vectors, seen = self._embedded(embed, source, seen, added.prefix)
         # As vectors, not ids: the ban on repeated n-grams then sees the output alone and copying stays possible.
         with self.using(added), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
+            if added.prefix is None:
+                vectors = self.embeddings(source)
+            else:
+                vectors, seen = self._embedded(source, seen, added.prefix)
             out = self.model.generate(
                 inputs_embeds=vectors, attention_mask=seen, generation_config=self._generation(**limits)
             )

@@ -26,9 +26,10 @@ held out from tokenizer and training.
 
 ## Training
 
-{steps:,.0f} steps, {tokens:.0f} million tokens seen, {minutes:.1f} minutes on {workers} x {device}{shared}.
+{runs}
+
 Text infilling (30 % of the tokens in spans of about 3), sentence order shuffled in {shuffled:.0%} of the windows,
-windows of {shortest} to {longest:,} tokens, and the curriculum of docs/pretraining.md.{runs}
+windows of {shortest} to {longest:,} tokens, and the curriculum of docs/pretraining.md.
 
 ![Losses over tokens seen]({picture})
 
@@ -54,13 +55,11 @@ adapters, not to be used alone.
 """
 
 
-def model_card(
-    name: str, lines: Sequence[Mapping], corpus: str, picture: str, tasks: Mapping[str, Mapping] | None = None
-) -> str:
+def model_card(name: str, lines: Sequence[Mapping], corpus: str, picture: str, tasks: Mapping | None = None) -> str:
     """The card in Markdown: what it is, data and licences, how it was trained, scores, limits.
 
     `corpus` describes the text and its licences; `picture` is the path of the loss curve as seen from the card; `tasks`
-    maps a table's title to {row: score} for scores on real tasks, if there are any.
+    has the scores on real tasks, {"order": [task], "cells": {"backbone method": {"asc", "ccd", "ner", "mean", …}}}.
     """
     first = next(line for line in lines if line["event"] == "begin")
     last = [line for line in whole_curve(lines) if line["event"] == "end"][-1]
@@ -72,12 +71,6 @@ def model_card(
         corpus=corpus.strip(),
         training_tokens=first["training_tokens"] / 1e6,
         held_out_tokens=first["held_out_tokens"] / 1e3,
-        steps=last["step"],
-        tokens=last["tokens"] / 1e6,
-        minutes=last["seconds"] / 60,
-        workers=first["workers"],
-        device=first["device"],
-        shared=f" ({first['note']})" if "note" in first else "",
         shuffled=first["recipe"]["shuffled_share"],
         shortest=min(lengths),
         longest=max(lengths),
@@ -85,7 +78,7 @@ def model_card(
         picture=picture,
         copy_tokens=copied["tokens"],
         copy_texts=copied["texts"],
-        tasks=_task_tables(tasks),
+        tasks=_task_table(name, tasks),
         **{key: copied[key] for key in ("equal", "exact", "stopped")},
         **{key: last["held_out"][key] for key in ("masked", "all")},
         **{key: first["shape"][key] for key in _SHAPE},
@@ -96,37 +89,47 @@ _SHAPE = ("encoder_layers", "decoder_layers", "width", "ffn", "heads", "vocabula
 
 
 def _runs(lines: Sequence[Mapping]) -> str:
-    """A sentence about further training, if there was any."""
-    steps = [f"{line['step']:,.0f}" for line in lines if line["event"] == "end"]
-    if len(steps) == 1:
-        return ""
-    return (
-        f" Trained in {len(steps)} runs, each going on from the one before ({', '.join(steps)} steps); after the first,"
-        " no sentences were shuffled and more windows hid nothing."
-    )
+    """A table of the runs that made the model: each goes on from the one before it."""
+    rows = ["| run | steps | tokens seen, million | minutes | on |", "| --- | --- | --- | --- | --- |"]
+    for line in lines:
+        if line["event"] == "begin":
+            begin = line
+        elif line["event"] == "end":
+            kind = "copying plain text, nothing shuffled" if begin["recipe"].get("settle") == 0.0 else "from nothing"
+            rows.append(
+                f"| {kind} | {line['step']:,.0f} | {line['tokens'] / 1e6:,.1f} | {line['seconds'] / 60:.1f} "
+                f"| {begin['workers']} x {begin['device']} |"
+            )
+    return "\n".join(rows)
 
 
-def _task_tables(tasks: Mapping[str, Mapping] | None) -> str:
-    if not tasks:
-        return "Not measured yet."
-    tables = []
-    for title, rows in tasks.items():
-        scores = {row: score if isinstance(score, str) else f"{score:.1f}" for row, score in rows.items()}
-        body = [f"| {row} | {score} |" for row, score in scores.items()]
-        tables.append("\n".join([f"{title}:", "", "| what | score |", "| --- | --- |", *body]))
-    return "\n\n".join(tables)
+def _task_table(name: str, tasks: Mapping | None) -> str:
+    """The rows of `tasks` if some are about this backbone; the others stand beside them for comparison."""
+    cells = (tasks or {}).get("cells", {})
+    if not any(row.split()[0] == name for row in cells):
+        return "Not measured."
+    lines = [
+        "Real tasks learnt one after the other (macro-F1 for ASC and CCD, F1 for NER); other backbones for comparison:",
+        "",
+        "| backbone and method | ASC | CCD | NER | mean of all tasks | seeds |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row, cell in cells.items():
+        scores = " | ".join(f"{cell[key]:.1f}" for key in ("asc", "ccd", "ner"))
+        lines.append(f"| {row} | {scores} | {cell['mean']:.1f} ± {cell['deviation']:.1f} | {cell['seeds']} |")
+    return "\n".join(lines)
 
 
 def write_card(name: str, log: Path, weights: Path, corpus: str) -> None:
     """Write `README.md` into the folder `weights`, and the picture of the losses beside `log`.
 
-    Scores on tasks come from `tasks.json` beside the log, {backbone name: {table title: {row: score}}}, if it exists.
+    Scores on tasks come from `tasks.json` beside the log, if it exists (see `model_card`).
     Raises: BackboneError if the log is not usable.
     """
     lines = read_log(log)
     picture = log.with_suffix(".svg")
     picture.write_text(loss_curve(lines, f"{name}: losses while it was pretrained"), "utf-8")
     scores = log.with_name("tasks.json")
-    tasks = json.loads(scores.read_text("utf-8")).get(name) if scores.exists() else None
+    tasks = json.loads(scores.read_text("utf-8")) if scores.exists() else None
     seen_from_card = Path(os.path.relpath(picture, weights)).as_posix()
     (weights / "README.md").write_text(model_card(name, lines, corpus, seen_from_card, tasks), "utf-8")

@@ -109,7 +109,7 @@ def shuffle_sentences(
     return torch.where(shuffled, windows.gather(1, order), windows)
 
 
-def decoder_input(windows: torch.Tensor, blind: float, generator: torch.Generator) -> torch.Tensor:
+def decoder_input(windows: torch.Tensor, blind: float = 0.0, generator: torch.Generator | None = None) -> torch.Tensor:
     """The windows one step to the right after `</s>`, each token hidden with probability `blind`. [rows, length]
 
     A decoder that sees its own past learns to continue it and never looks at the encoder; one that is blind must look.

@@ -30,7 +30,7 @@ def held_out_loss(denoiser: nn.Module, text: denoise.Text, rows: int, length: in
             hidden, first = denoise.draw_spans(rows, length, generator)
             noised = denoise.infill(windows, hidden, first)
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                losses = denoiser(noised, denoise.decoder_input(windows, 0.0, generator), windows).detach()
+                losses = denoiser(noised, denoise.decoder_input(windows), windows).detach()
             sums += torch.stack([losses[hidden].double().sum(), losses.double().sum()])
             hidden_count += rows * denoise.hidden_tokens(length)[0]
     masked, everything = sums.tolist()

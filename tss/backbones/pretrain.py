@@ -8,24 +8,30 @@ resumed run is the same run. What each setting is for, and which others fail: do
 from __future__ import annotations
 
 import math
-import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from transformers import BartForConditionalGeneration
 
-from tss.backbones import corpus as texts
 from tss.backbones import denoise, heldout
 from tss.backbones.checkpoint import load_checkpoint, save_checkpoint
 from tss.backbones.denoiser import Denoiser, export
-from tss.backbones.recipe import Recipe, batch
+from tss.backbones.recipe import Recipe, batch, plain_batch
+from tss.backbones.runlog import NAME as LOG
 from tss.backbones.runlog import Progress, logger, trim_log
 from tss.backbones.shape import Size, new_model, size_named
+from tss.backbones.tokens import NAME as TOKENS
+from tss.backbones.tokens import Tokens, take_tokenizer, tokenise
 from tss.errors import BackboneError, ConfigError, TrainingError
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+_STATE = "state.safetensors"
 
 
 @dataclass
@@ -42,8 +48,8 @@ class _Run:
     unseen: denoise.Text
     worker: int
     workers: int
-    log: Callable[[dict], None]
-    progress: dict[str, float] = field(default_factory=lambda: {"step": 0, "tokens": 0, "seconds": 0.0})
+    progress: dict[str, float]
+    log: Progress = lambda line: None  # noqa: E731 - only the first worker writes
 
 
 def pretrain(
@@ -71,85 +77,66 @@ def pretrain(
     """
     from accelerate import Accelerator
 
-    shape = size_named(size)
+    shape, recipe = size_named(size), recipe or Recipe()
     if minutes is None and steps is None:
         raise ConfigError("say how long to pretrain: give minutes or steps")
-    recipe = recipe or Recipe()
-    accelerator = Accelerator(cpu=device == "cpu")
-    main = accelerator.is_main_process
-    out.mkdir(parents=True, exist_ok=True)
-    if not resume:
-        _forget(out)
     if start:
         recipe = replace(recipe, blind=0, in_place=0, seeing=0)  # it reads its encoder already
+    accelerator = Accelerator(cpu=device == "cpu")
+    main = accelerator.is_main_process
     with accelerator.main_process_first():
-        if start:
-            _take_tokenizer(start, out)
-        stream, unseen, ends, shape = _tokens(corpus, shape, out, recipe, on_progress if main else None)
-    model = _trained(start, shape) if start else new_model(shape, recipe.seed)
-    denoiser = Denoiser(model).to(accelerator.device)
-    cuda = accelerator.device.type == "cuda"
-    optimizer = torch.optim.AdamW(
-        denoiser.parameters(), lr=0.0, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=cuda
-    )
-    if cuda:
-        torch.backends.cuda.matmul.allow_tf32 = True
-        denoiser.compile_layers()
-    run = _Run(
-        out, shape, recipe, denoiser, denoiser, optimizer,
-        denoise.Text.on(accelerator.device, stream, ends), denoise.Text.on(accelerator.device, unseen, ends),
-        accelerator.process_index, accelerator.num_processes, logger(out, on_progress) if main else (lambda line: None),
-    )  # fmt: skip
-    state = out / "state.safetensors"
-    if state.exists():
-        run.progress = load_checkpoint(state, denoiser.bart, optimizer)
-        trim_log(out, run.progress["step"])
-    run.wrapped = accelerator.prepare(denoiser)
-    run.log(
-        {
-            "event": "begin",
-            "size": size,
-            "continued": bool(start),
-            "shape": asdict(shape),
-            "recipe": asdict(recipe),
-            **_facts(run, stream),
-        }
-    )
+        if main:
+            _prepare(out, resume, start)
+        tokens = tokenise(corpus, shape.vocabulary, out, recipe, on_progress if main else None)
+    shape = replace(shape, vocabulary=tokens.vocabulary)
+    bart = _trained(start, shape) if start else new_model(shape, recipe.seed)
+    run = _begin(accelerator, out, shape, recipe, bart, tokens)
+    if main:
+        run.log = logger(out, on_progress)
+    run.log({"event": "begin", "size": size, "continued": bool(start), **_facts(run)})
     _train(run, minutes, steps)
-    scores = _finish(run, unseen) if main else {}
+    scores = _finish(run, tokens) if main else {}
     accelerator.wait_for_everyone()
     return scores
 
 
-def _tokens(
-    corpus: Sequence[Path], shape: Size, out: Path, recipe: Recipe, on_progress: Progress | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, Size]:
-    """Training stream, held-out stream, tokens that end a sentence, and the size with the tokenizer's vocabulary."""
-    from safetensors.numpy import load_file, save_file
-
-    kept = out / "tokens.safetensors"
-    if kept.exists() and (out / "tokenizer.json").exists():
-        tokenizer, tokens = texts.load_tokenizer(out), load_file(kept)
-    else:
-        training, held_out = texts.read_documents(corpus)
-        if on_progress:
-            on_progress({"event": "read", "documents": len(training), "held_out": len(held_out)})
-        if not (out / "tokenizer.json").exists():
-            texts.save_tokenizer(texts.train_tokenizer(training, shape.vocabulary), out)
-        tokenizer = texts.load_tokenizer(out)
-        stream = texts.encode_documents(tokenizer, training)
-        stream = texts.cut_short(stream, texts.sentence_ends(tokenizer), recipe.short_share, recipe.seed)
-        tokens = {"training": stream, "held_out": texts.encode_documents(tokenizer, held_out)}
-        save_file(tokens, kept)
-    shape = replace(shape, vocabulary=tokenizer.get_vocab_size())
-    return tokens["training"], tokens["held_out"], texts.sentence_ends(tokenizer), shape
+def _prepare(out: Path, resume: bool, start: Path | None) -> None:
+    """Make `out` ready. Raises: BackboneError if a finished model is in it, which another run would overwrite."""
+    out.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        for name in (_STATE, TOKENS, LOG, "tokenizer.json", "model.safetensors"):
+            (out / name).unlink(missing_ok=True)
+    if not (out / _STATE).exists():
+        if (out / "model.safetensors").exists():
+            raise BackboneError(f"{out} holds a finished model; choose another folder, or replace it (--fresh)")
+        (out / LOG).unlink(missing_ok=True)
+    if start:
+        take_tokenizer(start, out)
 
 
-def _take_tokenizer(start: Path, out: Path) -> None:
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        if not (start / name).is_file():
-            raise BackboneError(f"{start} has no {name}; give the folder of a finished pretraining run")
-        shutil.copyfile(start / name, out / name)
+def _begin(
+    accelerator: Accelerator, out: Path, shape: Size, recipe: Recipe, bart: BartForConditionalGeneration, tokens: Tokens
+) -> _Run:
+    """The run on its device, as far as its last checkpoint."""
+    device = accelerator.device
+    cuda = device.type == "cuda"
+    denoiser = Denoiser(bart).to(device)
+    optimizer = torch.optim.AdamW(
+        denoiser.parameters(), lr=0.0, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=cuda
+    )
+    progress = {"step": 0.0, "tokens": 0.0, "seconds": 0.0}
+    if (out / _STATE).exists():
+        progress = load_checkpoint(out / _STATE, bart, optimizer)
+        if accelerator.is_main_process:
+            trim_log(out, progress["step"])
+    if cuda:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        denoiser.compile_layers()
+    training, unseen = (denoise.Text.on(device, ids, tokens.ends) for ids in (tokens.training, tokens.held_out))
+    return _Run(
+        out, shape, recipe, denoiser, accelerator.prepare(denoiser), optimizer, training, unseen,
+        accelerator.process_index, accelerator.num_processes, progress,
+    )  # fmt: skip
 
 
 def _trained(start: Path, shape: Size) -> BartForConditionalGeneration:
@@ -177,7 +164,7 @@ def _train(run: _Run, minutes: float | None, steps: int | None) -> None:
         loss, tokens = _step(run, step, rate, done)
         losses.append(loss)
         progress["step"], progress["tokens"] = step + 1, progress["tokens"] + tokens
-        progress["seconds"] = time.monotonic() - began
+        progress["seconds"] = _agreed(run, time.monotonic() - began)
         if (step + 1) % recipe.log_every == 0:
             _report(run, losses, rate, done)
             losses = []
@@ -188,6 +175,15 @@ def _train(run: _Run, minutes: float | None, steps: int | None) -> None:
             saved = time.monotonic()
 
 
+def _agreed(run: _Run, seconds: float) -> float:
+    """The first worker's clock, so that all workers stop after the same step."""
+    if run.workers == 1:
+        return seconds
+    clock = torch.tensor(seconds, dtype=torch.float64, device=run.training.stream.device)
+    torch.distributed.broadcast(clock, src=0)
+    return clock.item()
+
+
 def _done(progress: dict[str, float], minutes: float | None, steps: int | None) -> float:
     by_time = progress["seconds"] / (60.0 * minutes) if minutes else 0.0
     by_steps = progress["step"] / steps if steps else 0.0
@@ -195,18 +191,23 @@ def _done(progress: dict[str, float], minutes: float | None, steps: int | None) 
 
 
 def _step(run: _Run, step: int, rate: float, done: float) -> tuple[torch.Tensor, int]:
-    """One step of the optimiser; returns the loss (on the device) and the tokens seen by all workers."""
+    """One step of the optimiser; returns the loss of denoising (on the device) and the tokens seen by all workers."""
     recipe = run.recipe
     encoder_ids, decoder_ids, windows = batch(recipe, run.training, step, done, run.worker, run.workers)
     for group in run.optimizer.param_groups:
         group["lr"] = rate
     with torch.autocast("cuda", torch.bfloat16, enabled=windows.is_cuda):
         loss = run.wrapped(encoder_ids, decoder_ids, windows).mean()
-    loss.backward()
+        total, tokens = loss, windows.numel()
+        if done >= recipe.settle:
+            plain = plain_batch(recipe, run.training, step, run.worker, run.workers)
+            copying = run.wrapped(plain, denoise.decoder_input(plain), plain).mean()
+            total, tokens = loss + recipe.copy_weight * copying, tokens + plain.numel()
+    total.backward()
     torch.nn.utils.clip_grad_norm_(run.denoiser.parameters(), recipe.clip)
     run.optimizer.step()
     run.optimizer.zero_grad(set_to_none=True)
-    return loss.detach(), windows.numel() * run.workers
+    return loss.detach(), tokens * run.workers
 
 
 def _score(run: _Run, batches: int) -> dict[str, float]:
@@ -228,33 +229,30 @@ def _report(run: _Run, losses: list[torch.Tensor], rate: float, done: float) -> 
 
 def _checkpoint(run: _Run) -> None:
     if run.worker == 0 and run.progress["step"]:
-        save_checkpoint(run.out / "state.safetensors", run.denoiser.bart, run.optimizer, run.progress)
+        save_checkpoint(run.out / _STATE, run.denoiser.bart, run.optimizer, run.progress)
         export(run.denoiser.bart, run.out)
 
 
-def _finish(run: _Run, unseen: np.ndarray) -> dict:
+def _finish(run: _Run, tokens: Tokens) -> dict:
     """Export, score what was exported, and drop what only a resumed run needs."""
     export(run.denoiser.bart, run.out)
-    scores = {"held_out": _score(run, batches=8)}
-    to_copy = heldout.documents_to_copy(unseen, count=48)
+    scores = {"held_out": _score(run, batches=max(1, len(tokens.held_out) // run.recipe.tokens_per_step))}
+    to_copy = heldout.documents_to_copy(tokens.held_out, count=48)
     if len(to_copy):
         scores["copy"] = heldout.copy_score(run.out, to_copy, run.training.stream.device)
     run.log({"event": "end", **run.progress, **scores})
-    for name in ("state.safetensors", "tokens.safetensors"):
+    for name in (_STATE, TOKENS):
         (run.out / name).unlink(missing_ok=True)
     return scores
 
 
-def _forget(out: Path) -> None:
-    for name in ("state.safetensors", "tokens.safetensors", "tokenizer.json", "log.jsonl"):
-        (out / name).unlink(missing_ok=True)
-
-
-def _facts(run: _Run, stream: np.ndarray) -> dict:
+def _facts(run: _Run) -> dict:
     device = run.training.stream.device
     return {
+        "shape": asdict(run.size),
+        "recipe": asdict(run.recipe),
         "parameters": sum(p.numel() for p in run.denoiser.parameters()),
-        "training_tokens": len(stream),
+        "training_tokens": len(run.training.stream),
         "held_out_tokens": len(run.unseen.stream),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "workers": run.workers,

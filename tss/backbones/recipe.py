@@ -28,8 +28,8 @@ class Recipe:
     seeing: int = 2500  # from here the decoder sees all its past, and sentences are shuffled
     in_place_share: float = 0.1  # of later steps: nothing moves, and half of the windows hide nothing
     shuffled_share: float = 0.1
-    settle: float = 0.85  # from this share of the run on no sentence is shuffled, and more steps move nothing
-    settled_in_place_share: float = 0.3
+    settle: float = 0.85  # from this share of the run on no sentence is shuffled, and plain text is copied in each step
+    copy_weight: float = 4.0  # of the loss of copying, which is small once it can be done at all
     short_share: float = 0.3
     weight_decay: float = 0.01
     clip: float = 1.0
@@ -59,8 +59,7 @@ def batch(
     dice = shuffler(recipe.seed, step)
     main = recipe.lengths[0][0]
     settled = done >= recipe.settle
-    share = recipe.settled_in_place_share if settled else recipe.in_place_share
-    in_place = step < recipe.in_place or dice.random() < share
+    in_place = step < recipe.in_place or dice.random() < recipe.in_place_share
     sizes, shares = zip(*recipe.lengths, strict=True)
     length = main if in_place else dice.choices(sizes, shares)[0]
     rows = max(1, recipe.tokens_per_step // (length * workers))
@@ -78,3 +77,10 @@ def batch(
             order = denoise.shuffle_sentences(windows, text.ends, recipe.shuffled_share, generator)
         read = denoise.infill(order, hidden, first)
     return read, denoise.decoder_input(windows, recipe.blindness(step), generator), windows
+
+
+def plain_batch(recipe: Recipe, text: denoise.Text, step: int, worker: int = 0, workers: int = 1) -> torch.Tensor:
+    """Windows for `worker` to copy at `step` once the run has settled, half as many as a batch has. [rows, length]"""
+    length = recipe.lengths[0][0]
+    generator = torch.Generator(text.stream.device).manual_seed(seed_of("copy", recipe.seed, step, worker))
+    return denoise.draw_windows(text, max(1, recipe.tokens_per_step // (2 * length * workers)), length, generator)

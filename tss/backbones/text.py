@@ -28,6 +28,7 @@ class TextCodec:
             first = [tokenizer.bos_token_id]
         self.opening: list[int] = first
         self.closing: list[int] = last or [self.end]
+        self._one_row = family == "decoder"
         self.target_opening = self.opening if family == "encoder-decoder" else []
         self.separator: int = self.closing[0]
         self.pad: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.end
@@ -75,6 +76,16 @@ class TextCodec:
         kept = parts[0][: max(room - len(kept_tail), 1)]
         cut = len(kept) < len(parts[0]) or len(kept_tail) < len(tail)
         return [*self.opening, *kept, *kept_tail, *self.closing], cut
+
+    def source(self, text: str, limit: int) -> tuple[list[int], bool]:
+        """Ids of a text that another is to be made from, and whether it was cut.
+
+        A decoder reads source, separator, target in one row, so there the source has no closing of its own.
+        """
+        if not self._one_row:
+            return self.wrap([self.tokens(text)], limit)
+        ids, cut = self.wrap([self.tokens(text)], limit + len(self.closing))
+        return ids[: -len(self.closing)], cut
 
     def target(self, text: str, limit: int) -> list[int]:
         """Ids that a decoder is to produce: the text and the end mark, at most `limit` ids."""

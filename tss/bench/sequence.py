@@ -1,110 +1,208 @@
 """One method learns one sequence of tasks. Each task leaves a line of JSON, so a cut run goes on where it was.
 
-A line holds the row A[k, i] of the task matrix. A method that proves its earlier tasks unchanged (the probes of every
-one of them answered again, byte for byte) has equal cells there, which are taken over and not run again; for a method
-that forgets, every earlier task is tested again.
+A line holds the row A[k, i] of the task matrix. A method that proves its earlier tasks unchanged (their files and the
+frozen weights by hash, their probes answered again byte for byte) has equal cells there, which are taken over, not run
+again; some are, as a check. For a method that forgets, earlier tasks are tested again.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tss.bench.examples import test
 from tss.gates.packed import overlap
 from tss.learner import Learner
 from tss.learning.loop import Watch
+from tss.randomness import shuffler
 from tss.tasks.task import Task
 
 # told after each task: (line of the task just learnt)
 Told = Callable[[dict[str, Any]], None]
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Testing:
+    """What is tested along a sequence, beside each task when it was learnt.
+
+    triangle: a method that forgets is tested on all earlier tasks after each task; else after the last one only.
+    probes: other methods answer the probes of all earlier tasks after each task; else after the last one only, and
+    before that hashes of files and frozen weights say that nothing changed.
+    examples: a line also holds what each test example contributed.
+    spot: share of the cells taken as equal that are tested again, to compare; at least one a sequence if above 0.
+    """
+
+    triangle: bool = True
+    probes: bool = True
+    examples: bool = False
+    spot: float = 0.0
 
 
 def run_sequence(
-    learner: Learner, tasks: Sequence[Task], log: Path, *, watch: Watch | None = None, told: Told | None = None
-) -> list[dict[str, Any]]:
-    """Learn the tasks in order and return one line a task. Tasks that the log already has are not learnt again."""
+    learner: Learner,
+    tasks: Sequence[Task],
+    log: Path,
+    *,
+    watch: Watch | None = None,
+    told: Told | None = None,
+    header: dict[str, Any] | None = None,
+    testing: Testing | None = None,
+) -> list[Line]:
+    """Learn the tasks in order and return one line a task. Tasks that the log already has are not learnt again.
+
+    header: what the log's first line says of the run as a whole.
+    """
     lines = read_log(log)
     if [line["task"] for line in lines] != [task.name for task in tasks[: len(lines)]]:
         lines = []  # another sequence; its log is overwritten
         log.unlink(missing_ok=True)
-    if learner.method.joint:
-        return _run_together(learner, tasks, log, watch, told)
+    if header is not None and not log.exists():
+        append(log, header)
+    if len(lines) < len(tasks) and learner.method.joint and tasks[0].name not in learner.store.index().names():
+        learner.learn_together(tasks, progress=watch)
     for k in range(len(lines), len(tasks)):
         if tasks[k].name not in learner.store.index().names():
             learner.learn(tasks[k], progress=watch)
-        line = _line(learner, tasks[: k + 1], lines)
-        _append(log, line)
+        line = _Testing(learner, tasks, lines, testing or Testing()).line()
+        append(log, line)
         lines.append(line)
         if told:
             told(line)
     return lines
 
 
-def _run_together(learner: Learner, tasks: Sequence[Task], log: Path, watch: Watch | None, told: Told | None) -> list:
-    """A joint method: one training, then a line a task, all with the final scores."""
-    if tasks[0].name not in learner.store.index().names():
-        learner.learn_together(tasks, progress=watch)
-    lines: list[dict[str, Any]] = []
-    log.unlink(missing_ok=True)
-    for k in range(len(tasks)):
-        lines.append(_line(learner, tasks[: k + 1], lines))
-        _append(log, lines[-1])
-        if told:
-            told(lines[-1])
-    return lines
+def names_of(tasks: Sequence[Task]) -> list[str]:
+    return [task.name for task in tasks]
 
 
-def read_log(log: Path) -> list[dict[str, Any]]:
-    """The finished lines; a last line cut by a crash is left out."""
-    if not log.exists():
-        return []
-    lines = []
-    for text in log.read_text(encoding="utf-8").splitlines():
+def read_log(log: Path) -> list[Line]:
+    """The finished lines, one a task; the header and a last line cut by a crash are left out."""
+    return [line for line in _whole(log)[0] if "task" in line]
+
+
+def read_header(log: Path) -> dict[str, Any] | None:
+    """What the log says of the run as a whole; None if it has no header."""
+    lines, _ = _whole(log)
+    return lines[0] if lines and "task" not in lines[0] else None
+
+
+def _whole(log: Path) -> tuple[list[Line], int]:
+    """The lines that are whole, and the number of bytes they take."""
+    lines, size = [], 0
+    for text in log.read_bytes().splitlines(keepends=True) if log.exists() else ():
         try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
+            line = json.loads(text)
+        except ValueError:
             break
-    return lines
+        if not text.endswith(b"\n"):
+            break
+        lines.append(line)
+        size += len(text)
+    return lines, size
 
 
-def _append(log: Path, line: dict[str, Any]) -> None:
+def append(log: Path, line: Line) -> None:
+    """Add a line after the last whole one; when this returns it is on the disk."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    whole = [json.dumps(earlier) for earlier in read_log(log)] + [json.dumps(line)]
-    log.write_text("\n".join(whole) + "\n", encoding="utf-8")
+    _, size = _whole(log)
+    with open(log, "r+b" if log.exists() else "wb") as file:
+        file.truncate(size)
+        file.seek(size)
+        file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def _line(learner: Learner, tasks: Sequence[Task], earlier: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What there is to say about the last of the tasks, all of which are in the store."""
-    name = tasks[-1].name
-    record = learner.store.read(name)
-    entry = learner.store.index().entry(name)
-    checks = learner.verify([task.name for task in tasks[:-1]]) if len(tasks) > 1 else []
-    if learner.method.forgets:
-        row = [_main(learner.evaluate(task)) for task in tasks[:-1]]
-    else:
-        unchanged = {check.name for check in checks if check.status == "equal"}
+class _Testing:
+    """What there is to say about the task after the lines so far; it is in the store, and so are those before."""
+
+    def __init__(self, learner: Learner, tasks: Sequence[Task], lines: Sequence[Line], testing: Testing):
+        self.learner, self.lines, self.testing = learner, lines, testing
+        self.task, self.before = tasks[len(lines)], tasks[: len(lines)]
+        self.last = len(lines) + 1 == len(tasks)
+        self.record = learner.store.read(self.task.name)
+
+    def line(self) -> Line:
+        meta, tensors = self.record.meta, self.record.tensors
+        entry = self.learner.store.index().entry(self.task.name)
+        line = {
+            "task": self.task.name,
+            "scores": meta["scores"],
+            "bytes": entry.bytes,
+            "gate_bytes": entry.gate_bytes or _bytes(tensors, "method."),
+            "head_bytes": _bytes(tensors, "head."),
+            "facts": meta["facts"],
+            "curve": meta["curve"],
+            "file": entry.file,
+            "frozen": meta["frozen_hash"],
+        }
+        if self.testing.examples:
+            line["scores"], line["examples"] = test(self.learner, self.task)
+        line |= self._forgotten() if self.learner.method.forgets else self._unchanged(line)
+        line["row"].append(_main(line["scores"]))
+        return line
+
+    def _forgotten(self) -> Line:
+        """Earlier tasks tested again; after the last task all that there is to know of them."""
+        out: Line = {"row": [None] * len(self.before)}
+        if self.last and self.testing.examples:
+            tested = {task.name: test(self.learner, task) for task in self.before}
+            out["row"] = [_main(scores) for scores, _ in tested.values()]
+            out["final_scores"] = {name: scores for name, (scores, _) in tested.items()}
+            out["final_examples"] = {name: found for name, (_, found) in tested.items()}
+        elif self.last or self.testing.triangle:
+            out["row"] = [_main(self.learner.evaluate(task)) for task in self.before]
+        out["proof"] = self._proof(self.testing.probes)[0]  # here it counts what changed
+        return out
+
+    def _unchanged(self, line: Line) -> Line:
+        """Cells of earlier tasks taken over where they are proved equal, else tested again."""
+        probed = self.testing.probes or self.last
+        proof, equal = self._proof(probed)
+        if not probed:
+            index = self.learner.store.index()
+            equal = {
+                old["task"]
+                for old in self.lines
+                if (index.entry(old["task"]).file, line["frozen"]) == (old["file"], old["frozen"])
+            }
         row = [
-            line["row"][-1] if line["task"] in unchanged else _main(learner.evaluate(task))
-            for line, task in zip(earlier, tasks, strict=False)
+            _main(old["scores"]) if old["task"] in equal else _main(self.learner.evaluate(task))
+            for old, task in zip(self.lines, self.before, strict=True)
         ]
-    heads = sum(t.numel() * t.element_size() for key, t in record.tensors.items() if key.startswith("head."))
-    return {
-        "task": name,
-        "scores": record.meta["scores"],
-        "row": [*row, _main(record.meta["scores"])],
-        "bytes": entry.bytes,
-        "gate_bytes": entry.gate_bytes or _bytes(record.tensors, "method."),
-        "head_bytes": heads,
-        "facts": record.meta["facts"],
-        "curve": record.meta["curve"],
-        "proof": {
+        return {"row": row, "proof": proof, "spot": self._spot_checks()}
+
+    def _proof(self, probed: bool) -> tuple[dict[str, int], set[str]]:
+        """Counts of a comparison of all earlier tasks' probes, and the tasks whose answers are equal."""
+        checks = self.learner.verify(names_of(self.before)) if probed and self.before else []
+        counts = {
             "comparisons": len(checks),
             "outputs": sum(check.outputs for check in checks),
             "changed_bytes": sum(check.changed_bytes for check in checks),
-        },
-    }
+        }
+        return counts, {check.name for check in checks if check.status == "equal"}
+
+    def _spot_checks(self) -> list[dict[str, Any]]:
+        """Some earlier tasks tested again in full and compared with what they answered when just learnt."""
+        share, drawn = self.testing.spot, []
+        if share:
+            drawn = [i for i in range(len(self.before)) if self._draw(i) < share]
+            if self.last and self.before and not drawn and not any(old["spot"] for old in self.lines):
+                drawn = [0]
+        out = []
+        for i in drawn:
+            old, (scores, found) = self.lines[i], test(self.learner, self.before[i])
+            same = scores == old["scores"] and found == old.get("examples", found)
+            out.append({"task": old["task"], "equal": same, "score": _main(scores)})
+        return out
+
+    def _draw(self, i: int) -> float:
+        return shuffler("spot", self.task.name, self.before[i].name).random()
 
 
 def _bytes(tensors: dict[str, Any], prefix: str) -> int:
@@ -115,28 +213,33 @@ def _main(scores: dict[str, float]) -> float:
     return next(iter(scores.values()))
 
 
-def method_entry(learner: Learner, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def method_entry(learner: Learner, lines: Sequence[Line]) -> dict[str, Any]:
     """The lines of one method as the report wants them."""
+    method = learner.method
+    return {**entry_of(method.label, method.forgets, lines), "overlap": gate_overlap(learner, lines)}
+
+
+def entry_of(label: str, forgets: bool, lines: Sequence[Line]) -> dict[str, Any]:
+    """The same from the lines alone, without the overlap of gates."""
     count = len(lines)
     facts = [line["facts"] for line in lines]
     return {
-        "label": learner.method.label,
-        "forgets": learner.method.forgets,
+        "label": label,
+        "forgets": forgets,
         "matrix": [line["row"] + [None] * (count - len(line["row"])) for line in lines],
         **{key: [line[key] for line in lines] for key in ("bytes", "gate_bytes", "head_bytes")},
         **{key: [f.get(key) for f in facts] for key in ("open_gates", "flips", "importance", "seconds", "steps")},
         "curves": [line["curve"] for line in lines],
-        "overlap": _overlap(learner, [line["task"] for line in lines]),
     }
 
 
-def proof(lines: Sequence[dict[str, Any]]) -> dict[str, int]:
+def proof(lines: Sequence[Line]) -> dict[str, int]:
     return {key: sum(line["proof"][key] for line in lines) for key in ("comparisons", "outputs", "changed_bytes")}
 
 
-def _overlap(learner: Learner, names: Sequence[str]) -> list[list[float]] | None:
+def gate_overlap(learner: Learner, lines: Sequence[Line]) -> list[list[float]] | None:
     """Share of equal gates of each pair of tasks."""
-    gates = [learner.store.read(name).gates for name in names]
+    gates = [learner.store.read(line["task"]).gates for line in lines]
     if any(g is None for g in gates):
         return None
     return [[round(overlap(a, b), 4) for b in gates if b is not None] for a in gates if a is not None]

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import tss
-from tss.cli import backbone, data, demo, learn, look, predict
+from tss.cli import backbone, bench, data, demo, learn, look, predict
 from tss.errors import TssError
 
 
@@ -99,6 +99,13 @@ backbone_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None, hel
 backbone_commands.command("list")(backbone.known)
 backbone_commands.command()(backbone.pretrain)
 app.add_typer(backbone_commands, name="backbone")
+
+bench_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The paper's experiments.")
+bench_commands.command(no_args_is_help=True)(bench.run)
+bench_commands.command(no_args_is_help=True)(bench.table)
+bench_commands.command(no_args_is_help=True)(bench.pack)
+bench_commands.command(hidden=True)(bench.work)
+app.add_typer(bench_commands, name="bench")
 
 
 def main() -> None:

@@ -34,20 +34,20 @@ def normalise(
     for i, s in enumerate(bank.segments):
         values = raw[s.start : s.stop].double()
         if unit == "row":
-            z = _standard(values.view(s.rows, s.columns), dim=1).reshape(-1)
+            z = standardised(values.view(s.rows, s.columns), dim=1).reshape(-1)
         elif unit == "matrix":
-            z = _standard(values, dim=0)
+            z = standardised(values, dim=0)
         else:
             start = (i // 2) * block
             whole = raw[start : start + block].double()
-            z = _standard(whole, dim=0)[s.start - start : s.stop - start]
+            z = standardised(whole, dim=0)[s.start - start : s.stop - start]
         parts.append(z)
     squashed = torch.tanh(torch.cat(parts) / heat)
     squashed = squashed.abs() if norm == "abs_tanh" else squashed.clamp(min=0)
     return squashed.float().clamp(max=1.0)
 
 
-def _standard(values: Tensor, dim: int) -> Tensor:
+def standardised(values: Tensor, dim: int) -> Tensor:
     """(v - mean) / std. The tiny addend is relative, so that scaling the loss changes nothing."""
     mean = values.mean(dim=dim, keepdim=True)
     std = values.std(dim=dim, keepdim=True, correction=0)

@@ -13,7 +13,7 @@ from tss.errors import TrainingError
 from tss.learning.optimisers import build, set_rate
 from tss.learning.resume import Checkpoints, capture, restore
 from tss.learning.schedule import LearningConfig
-from tss.methods.method import Group, Method
+from tss.methods.method import Group, Method, Moment
 from tss.randomness import seed_of, shuffler
 from tss.tasks.batches import Batch, plan
 from tss.tasks.lesson import Lesson
@@ -231,6 +231,7 @@ class Training:
         return self.stale >= self.config.patience and self.step >= self.config.min_steps
 
     def _mode(self, training: bool) -> None:
+        self.method.moment = Moment(self.step % self.per_epoch, self.per_epoch) if training else None
         self.method.backbone.model.train(training)
         for lesson in self.lessons:
             lesson.head.train(training)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from tss.backbones.backbone import hash_tensors
 from tss.errors import TrainingError
+from tss.learning import probes
 from tss.learning.loop import Outcome, Progress, Training, Watch, train
 from tss.learning.resume import Checkpoints
 from tss.learning.schedule import LearningConfig
 from tss.methods.method import Kept, Method
 from tss.tasks.lesson import Lesson
+from tss.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -88,4 +90,24 @@ def estimate(lesson: Lesson, method: Method, config: LearningConfig) -> dict[str
         "gate_bytes": 0 if gates is None else (gates.numel() + 7) // 8,
         "head_bytes": 4 * sum(p.numel() for p in lesson.head.parameters()),
         "cut_examples": sum(row.cut for row in lesson.train.rows),
+    }
+
+
+def describe(task: Task, lesson: Lesson, learnt: Learnt, config: dict[str, Any]) -> dict[str, Any]:
+    """What a task's record says of it, beside tensors and scores; enough to answer with it in another process."""
+    backbone = lesson.backbone
+    return {
+        "kind": task.kind,
+        "labels": list(task.labels),
+        "lengths": asdict(task.lengths),
+        "metric": task.metric,
+        "family": task.family,
+        "pair": task.pair,
+        "reading": asdict(lesson.kind.reading),
+        "config": config,
+        "facts": {**learnt.facts, "steps": learnt.outcome.steps, "seconds": learnt.outcome.seconds},
+        "curve": learnt.outcome.curve,
+        "task_hash": task.fingerprint(),
+        "frozen_hash": learnt.frozen,
+        "environment": probes.environment(backbone.device, backbone.model.dtype),
     }

@@ -19,6 +19,14 @@ METHODS = {
     "one-adapter": "tss.methods.one:OneAdapter",
     "ncl-adapter": "tss.methods.ncl:NclAdapter",
     "mtl-adapter": "tss.methods.mtl:MtlAdapter",
+    "one": "tss.methods.one:One",
+    "ncl": "tss.methods.ncl:Ncl",
+    "mtl": "tss.methods.mtl:Mtl",
+    "ewc": "tss.methods.ewc:Ewc",
+    "das": "tss.methods.das:Das",
+    "hat": "tss.methods.hat:Hat",
+    "one-prompt": "tss.methods.prompt:OnePrompt",
+    "l2p": "tss.methods.l2p:L2P",
 }
 
 

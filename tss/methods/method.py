@@ -33,6 +33,14 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """Where a training step stands in its epoch: batch number `batch`, from 0, of `batches`."""
+
+    batch: int
+    batches: int
+
+
+@dataclass(frozen=True)
 class Kept:
     """What a task keeps beside its head: gates (bool [n] or None) and named tensors."""
 
@@ -44,21 +52,40 @@ class Method:
     """Defaults that suit most methods; a subclass overrides what differs.
 
     label: as in the paper's tables. forgets: whether later tasks can change an earlier task's answers.
+    self_contained: a stored task answers without what is shared, so that damage there cannot silence it.
     order_free: no task influences another. joint: all tasks are learnt together. inherits: gates of a task are best
-    stored as the difference from the task before.
+    stored as the difference from the task before. trains_backbone: copies of the backbone's own weights are trained;
+    they stay in float32 whatever the precision, which then is that of the computation (autocast).
+    resident: how many stored tasks are kept ready to answer.
+    moment: set by the loop for every training step; None outside of one, as in evaluation.
     """
 
     label: ClassVar[str]
     forgets: ClassVar[bool] = False
+    self_contained: ClassVar[bool] = False
     order_free: ClassVar[bool] = False
     joint: ClassVar[bool] = False
     inherits: ClassVar[bool] = False
+    trains_backbone: ClassVar[bool] = False
+    resident: ClassVar[int] = 64
     Config: ClassVar[type]
+    moment: Moment | None = None
 
     def __init__(self, backbone: Backbone, adapters: AdapterConfig, config: Any, seed: int):
         self.backbone, self.config, self.seed = backbone, config, seed
         self.bank = AdapterBank(backbone.sites, adapters, backbone.model.dtype)
         self.device = backbone.device
+        backbone.reserve(self.prefix_length)
+
+    @property
+    def size(self) -> int:
+        """Numbers trained for one task beside its head, at most: what disk space is reckoned by."""
+        return self.bank.size
+
+    @property
+    def prefix_length(self) -> int:
+        """Soft prompt vectors before every input; texts are cut so that both fit the backbone."""
+        return 0
 
     # Between tasks.
     def shared(self) -> dict[str, Tensor]:

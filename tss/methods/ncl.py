@@ -1,7 +1,7 @@
-"""NCL (Adapter): one adapter, trained task after task with nothing to protect it. The measure of forgetting.
+"""NCL and NCL (Adapter): one model, trained task after task with nothing to protect it. The measure of forgetting.
 
-Shared: the adapter, which every task reads; kept per task: nothing but its head. ("ncl" of the paper trains the full
-LM; this is its adapter form, "adapter_ncl".)
+NCL trains the whole LM, as "ncl" of the authors' code; NCL (Adapter) one adapter, as their "adapter_ncl".
+Shared: the LM (or the adapter), which every task reads; kept per task: nothing but its head.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from torch import Tensor
 
 from tss.backbones.backbone import Pass
 from tss.methods.method import Kept, Train
-from tss.methods.one import OneAdapter
+from tss.methods.one import One, OneAdapter
 from tss.tasks.lesson import Lesson
 
 
 class NclAdapter(OneAdapter):
     label = "NCL (Adapter)"
+    self_contained = False
     forgets = True
     order_free = False
 
@@ -37,3 +38,27 @@ class NclAdapter(OneAdapter):
     def recall(self, kept: Kept) -> Pass:
         with torch.no_grad():
             return self.passing()
+
+
+class Ncl(One):
+    label = "NCL"
+    self_contained = False
+    forgets = True
+    order_free = False
+    resident = 64  # all tasks read the same LM
+
+    def begin(self, lesson: Lesson, train: Train) -> None:
+        if not self.weights:
+            super().begin(lesson, train)
+
+    def shared(self) -> dict[str, Tensor]:
+        return {f"lm.{name}": p.detach() for name, p in self.weights.items()}
+
+    def load_shared(self, tensors: dict[str, Tensor]) -> None:
+        self._set({name.removeprefix("lm."): t for name, t in tensors.items() if name.startswith("lm.")})
+
+    def kept(self) -> Kept:
+        return Kept()
+
+    def recall(self, kept: Kept) -> Pass:
+        return self.passing()

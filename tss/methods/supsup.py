@@ -40,6 +40,7 @@ class GateConfig:
 
 class SupSup(Method):
     label = "SupSup"
+    self_contained = True
     order_free = True
     Config: ClassVar[type] = GateConfig
 

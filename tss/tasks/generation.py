@@ -16,7 +16,7 @@ class Generation(Kind):
     by_loss = True
 
     def input_row(self, backbone, given: tuple[str, ...]) -> Row:
-        ids, cut = backbone.text.wrap([backbone.text.tokens(given[0])], self.limit(backbone))
+        ids, cut = backbone.text.source(given[0], self.limit(backbone))
         return Row(ids, [backbone.text.end], cut)
 
     def limit(self, backbone) -> int:

@@ -1,0 +1,100 @@
+"""Write the measured figures into README.md, from the raw runs in results/ and from nothing else.
+
+python benchmarks/readme_numbers.py            # rewrites the blocks between <!-- name --> and <!-- end name -->
+python benchmarks/readme_numbers.py --check    # exits 1 if README.md does not say what results/ say
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def demo() -> str:
+    """Mean over seeds of the demo's averages, from results/demo/seed*.json."""
+    from tss.report.measures import forgetting_rate, mean
+
+    documents = [json.loads(path.read_text("utf-8")) for path in sorted((ROOT / "results/demo").glob("seed*.json"))]
+    first = documents[0]
+    groups = ["similar", "dissimilar"]
+    rows = []
+    for name, entry in first["methods"].items():
+        cells = {"all": [], "FR": [], **{group: [] for group in groups}}
+        for document in documents:
+            matrix = document["methods"][name]["matrix"]
+            final, diagonal = matrix[-1], [row[i] for i, row in enumerate(matrix)]
+            cells["all"].append(mean(final))
+            cells["FR"].append(forgetting_rate(diagonal, final))
+            for group in groups:
+                chosen = [score for score, task in zip(final, document["tasks"], strict=True) if task["group"] == group]
+                cells[group].append(mean(chosen))
+        kept = mean([mean(document["methods"][name]["gate_bytes"]) for document in documents])
+        numbers = [f"{mean(cells[key]):.1f}" for key in ("all", *groups)]
+        rows.append(f"| {entry['label']} | {' | '.join(numbers)} | {mean(cells['FR']):.2f} | {kept:,.0f} |")
+    compared = sum(document["proof"]["tss"]["comparisons"] for document in documents)
+    outputs = sum(document["proof"]["tss"]["outputs"] for document in documents)
+    changed = sum(document["proof"]["tss"]["changed_bytes"] for document in documents)
+    seeds = ", ".join(str(document["seed"]) for document in documents)
+    return "\n".join(
+        [
+            f"The demo ({len(first['tasks'])} tasks of all kinds; `tss demo --seed S` for S = {seeds}; raw runs in "
+            "`results/demo/`), means over the seeds in points:",
+            "",
+            "| method | all tasks | similar tasks | dissimilar tasks | forgetting | bytes a task, head apart |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *rows,
+            "",
+            f"Proof: after each task TSS answered the probes of every earlier one again: {compared} comparisons, "
+            f"{outputs:,} output numbers, {changed} bytes changed.",
+        ]
+    )
+
+
+def backbones() -> str:
+    """From results/backbone/tasks.json (several seeds of 13 real tasks)."""
+    cells = json.loads((ROOT / "results/backbone/tasks.json").read_text("utf-8"))["cells"]
+    rows = [
+        f"| {name.split()[0]} | {name.split()[1]} | {c['asc']:.1f} | {c['ner']:.1f} | {c['ccd']:.1f} | "
+        f"{c['mean']:.1f} ± {c['deviation']:.1f} |"
+        for name, c in sorted(cells.items())
+    ]
+    return "\n".join(
+        [
+            "`bart-mini` (11.4 M parameters) against the 19.9 M prototype it replaces, 13 real tasks, 3 seeds, 120 "
+            "steps a task (`python benchmarks/backbone_tasks.py`, raw runs in `results/backbone/tasks.jsonl`):",
+            "",
+            "| backbone | method | ASC macro-F1 (11 tasks) | NER F1 (1) | CCD macro-F1 (1) | mean of the tasks |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *rows,
+        ]
+    )
+
+
+BLOCKS = {"demo": demo, "backbones": backbones}
+
+
+def filled(text: str) -> str:
+    for name, make in BLOCKS.items():
+        block = f"<!-- {name} -->\n{make()}\n<!-- end {name} -->"
+        text = re.sub(rf"<!-- {name} -->.*?<!-- end {name} -->", lambda _, block=block: block, text, flags=re.S)
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    readme = ROOT / "README.md"
+    before = readme.read_text("utf-8")
+    after = filled(before)
+    if args.check and before != after:
+        raise SystemExit("README.md does not say what results/ say: run benchmarks/readme_numbers.py")
+    readme.write_text(after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Grids that run, are cut, go on and fail in part; and that the numbers are the same in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_grid import METHODS, OPTIONS, small_grid, write_tasks
+
+from tss.bench import run as running
+from tss.bench.cell import Grid
+from tss.bench.plan import Cell, Plan, make_plan
+from tss.bench.run import run_grid
+from tss.bench.sequence import read_header, read_log
+from tss.errors import ConfigError, StoreError
+
+
+@pytest.fixture(scope="module")
+def listing(tmp_path_factory) -> Path:
+    return write_tasks(tmp_path_factory.mktemp("tasks"))
+
+
+@pytest.fixture(scope="module")
+def plan(listing: Path) -> Plan:
+    return make_plan([str(listing)], [0, 1], METHODS, [0])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, plan: Plan) -> Grid:
+    """A grid that was run without a break."""
+    grid = small_grid(tmp_path_factory.mktemp("whole"))
+    finished = run_grid(plan, grid)
+    assert finished.failed == {} and len(finished.done) == len(plan.cells) == 2 + 2 + 3 + 1
+    return grid
+
+
+def numbers(grid: Grid, cell: Cell) -> list[dict[str, Any]]:
+    """The lines of a cell without what a clock or a store decides."""
+    lines = read_log(grid.log(cell))
+    for line in lines:
+        line["facts"].pop("seconds")
+        del line["file"], line["bytes"]  # a task's file also holds how long it took
+    return lines
+
+
+def test_lines_hold_what_was_measured(whole: Grid, plan: Plan):
+    cells = {cell.key: cell for cell in plan.cells}
+    forgets = read_log(whole.log(cells["ncl-adapter.mixed.o0.s0"]))
+    assert [len(line["row"]) for line in forgets] == [1, 2, 3] and None not in forgets[1]["row"]
+    assert set(forgets[-1]["final_scores"]) == {line["task"] for line in forgets[:2]}
+    once = read_log(whole.log(cells["ncl-adapter.mixed.o1.s0"]))
+    assert once[1]["row"][0] is None and None not in once[2]["row"]
+    kept = read_log(whole.log(cells["tss.mixed.o0.s0"]))
+    assert kept[2]["row"][:2] == [next(iter(line["scores"].values())) for line in kept[:2]]
+    assert sum(line["proof"]["comparisons"] for line in kept) == 2 and kept[2]["proof"]["changed_bytes"] == 0
+    spots = [spot for line in kept for spot in line["spot"]]
+    assert spots and all(spot["equal"] for spot in spots)
+    header = read_header(whole.log(cells["tss.mixed.o0.s0"]))
+    assert header and header["config"]["max_steps"] == OPTIONS["max_steps"] and header["environment"]["torch"]
+
+
+def test_what_is_done_is_skipped(whole: Grid, plan: Plan):
+    finished = run_grid(plan, whole)
+    assert (finished.done, len(finished.skipped)) == ([], len(plan.cells))
+
+
+def test_a_runner_killed_in_the_middle_goes_on_to_the_same_numbers(
+    whole: Grid, plan: Plan, listing: Path, tmp_path: Path
+):
+    grid = small_grid(tmp_path / "runs")
+    command = [sys.executable, str(Path(__file__).with_name("grid_runner.py"))]
+    process = subprocess.Popen(
+        [*command, grid.runs, str(listing), grid.backbone], stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+    assert process.stdout
+    for event in process.stdout:  # in the second task of a method that forgets, after its first checkpoint
+        if event.split() == ["ncl-adapter.mixed.o0.s0", "step", "own/tagging", "3"]:
+            os.kill(process.pid, signal.SIGKILL)
+            break
+    assert process.wait() == -signal.SIGKILL
+    process.stdout.close()
+    cut = next(cell for cell in plan.cells if cell.key == "ncl-adapter.mixed.o0.s0")
+    assert len(read_log(grid.log(cut))) == 1
+    with open(grid.log(cut), "a", encoding="utf-8") as log:
+        log.write('{"task": "own/tag')  # and a line that never got to its end
+    finished = run_grid(plan, grid)
+    assert finished.failed == {} and cut.key in finished.done and "tss.mixed.o0.s0" in finished.skipped
+    for cell in plan.cells:
+        assert numbers(grid, cell) == numbers(whole, cell), cell.key
+
+
+def test_a_killed_process_is_replaced_and_no_cell_counts_twice(whole: Grid, plan: Plan, tmp_path: Path):
+    grid = small_grid(tmp_path / "runs")
+    part = Plan(plan.asked, plan.methods, plan.seeds, plan.cells[:2])
+    killed: list[int] = []
+    pids: dict[str, int] = {}
+    events: list[tuple[str, str]] = []
+
+    def listen(cell: Cell, what: str, details: dict[str, Any]) -> None:
+        events.append((cell.key, what))
+        if what == "begun":
+            pids[cell.key] = details["pid"]
+        if what == "step" and cell is part.cells[0] and not killed and details["task"] == "own/tagging":
+            killed.append(pids[cell.key])
+            os.kill(pids[cell.key], signal.SIGKILL)
+
+    finished = run_grid(part, grid, jobs=2, listen=listen)
+    assert len(killed) == 1 and events.count((part.cells[0].key, "retried")) == 1
+    assert sorted(finished.done) == sorted(cell.key for cell in part.cells) and not finished.failed
+    for cell in part.cells:
+        assert events.count((cell.key, "done")) == 1
+        assert numbers(grid, cell) == numbers(whole, cell)
+
+
+def test_a_failure_does_not_stop_the_others(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    honest = running.run_cell
+
+    def breaking(cell: Cell, *rest: Any, **more: Any) -> None:
+        if cell.method == "supsup" and "tagging" in cell.key:
+            raise RuntimeError("out of luck")
+        honest(cell, *rest, **more)
+
+    monkeypatch.setattr(running, "run_cell", breaking)
+    part = Plan(plan.asked, plan.methods, plan.seeds, tuple(cell for cell in plan.cells if cell.method == "supsup"))
+    grid = small_grid(tmp_path / "runs")
+    finished = run_grid(part, grid)
+    (failed,) = finished.failed
+    assert "tagging" in failed and finished.failed[failed] == "RuntimeError: out of luck" and len(finished.done) == 2
+    assert "out of luck" in (tmp_path / "runs" / f"{failed}.error.txt").read_text()
+    monkeypatch.undo()
+    again = run_grid(part, grid)
+    assert again.done == [failed] and len(again.skipped) == 2 and not list((tmp_path / "runs").glob("*.error.txt"))
+
+
+def test_other_settings_need_another_folder(whole: Grid, plan: Plan):
+    with pytest.raises(StoreError, match="limit_test"):
+        run_grid(plan, small_grid(Path(whole.runs), limit_test=3))
+    with pytest.raises(ConfigError, match="no_such_option"):
+        run_grid(plan, small_grid(Path(whole.runs), options={"no_such_option": 1}))
+
+
+def test_a_lost_store_is_begun_anew(whole: Grid, plan: Plan, tmp_path: Path):
+    runs = tmp_path / "runs"
+    shutil.copytree(whole.runs, runs)
+    grid = small_grid(runs)
+    cell = plan.cells[0]
+    lines = grid.log(cell).read_text().splitlines(keepends=True)
+    grid.log(cell).write_text("".join(lines[:2]))  # header and one task
+    shutil.rmtree(grid.store(cell))
+    assert run_grid(plan, grid).done == [cell.key]
+    assert numbers(grid, cell) == numbers(whole, cell)
+    assert json.loads((runs / "grid.json").read_text())["methods"] == list(METHODS)

@@ -1,0 +1,146 @@
+"""What each test example contributes, in columns: small in a file, and enough to score any sample of the examples.
+
+classification  {"labels": [name], "predicted": [number], "gold": [number]}
+tagging         {"tp": [count], "fp": [count], "fn": [count]}
+summaries       {"rouge1": [points], "rouge2": [points], "rougeL": [points]}
+replies (BLEU)  {"sys_len": [count], "ref_len": [count], "correct": [[4 counts]], "total": [[4 counts]]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tss.errors import TssError
+from tss.report.measures import Interval
+from tss.tasks import metrics
+from tss.tasks.task import Task
+
+if TYPE_CHECKING:
+    from tss.learner import Learner
+
+Columns = dict[str, list]
+ROUNDS = 1000  # samples of a bootstrap
+
+
+def test(learner: Learner, task: Task) -> tuple[dict[str, float], Columns]:
+    """Test a stored task: its scores in points, main metric first, and the columns of its test examples."""
+    examples = task.test or task.valid or task.train
+    predicted = learner.predict(task.name, examples)
+    gold = [example.target for example in examples]
+    scores = metrics.score(task.kind, task.metric, predicted, gold, task.labels)
+    return scores, columns(task, predicted, gold)
+
+
+def columns(task: Task, predicted: Sequence[Any], gold: Sequence[Any]) -> Columns:
+    """`metrics.parts` of the examples as columns."""
+    rows = metrics.parts(task.kind, task.metric, predicted, gold)
+    if task.kind == "classification":
+        number = {label: i for i, label in enumerate(task.labels)}
+        return {"labels": list(task.labels), **{key: [number[row[key]] for row in rows] for key in rows[0]}}
+    return {key: [_small(row[key]) for row in rows] for key in rows[0]}
+
+
+def _small(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Examples as numbers to be added up, and how sums become points.
+
+    each: [examples, numbers]. kind: which of the four forms above.
+    """
+
+    kind: str
+    each: np.ndarray
+
+    @classmethod
+    def of(cls, found: Columns) -> Sums:
+        """Raises TssError for columns of another form."""
+        if "predicted" in found:
+            count = len(found["labels"])
+            cells = np.asarray(found["gold"]) * count + np.asarray(found["predicted"])
+            return cls("classification", np.eye(count * count, dtype=np.float32)[cells])
+        for kind, keys in _KEYS.items():
+            if keys[0] in found:
+                stacked = np.column_stack([np.asarray(found[key], dtype=np.float64) for key in keys])
+                return cls(kind, stacked)
+        raise TssError(f"columns {sorted(found)} are of no known form; they were written by another release")
+
+    def scores(self, weights: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Points by metric, main metric first. weights: [samples, examples], how often each was drawn -> [samples]"""
+        drawn = np.ones((1, len(self.each))) if weights is None else weights
+        return _SCORES[self.kind](drawn @ self.each, drawn.sum(axis=1))
+
+
+_KEYS = {
+    "tagging": ("tp", "fp", "fn"),
+    "summary": ("rouge1", "rouge2", "rougeL"),
+    "reply": ("sys_len", "ref_len", "correct", "total"),
+}
+
+
+def _classification(sums: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+    classes = round(sums.shape[1] ** 0.5)
+    table = sums.reshape(-1, classes, classes)  # [samples, gold, predicted]
+    hits = np.diagonal(table, axis1=1, axis2=2)
+    seen = table.sum(axis=1) + table.sum(axis=2)
+    f1 = np.divide(2 * hits, seen, out=np.zeros_like(hits, dtype=np.float64), where=seen > 0)
+    occurs = (seen > 0).sum(axis=1)
+    return {"macro_f1": 100 * f1.sum(axis=1) / occurs, "accuracy": 100 * hits.sum(axis=1) / counts}
+
+
+def _tagging(sums: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+    hits, wrong, missed = sums.T
+    return {
+        "entity_f1": 100 * 2 * hits / np.maximum(2 * hits + wrong + missed, 1),
+        "precision": 100 * hits / np.maximum(hits + wrong, 1),
+        "recall": 100 * hits / np.maximum(hits + missed, 1),
+    }
+
+
+def _summary(sums: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+    return {key: sums[:, i] / counts for i, key in enumerate(_KEYS["summary"])}
+
+
+def _reply(sums: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+    from sacrebleu.metrics import BLEU
+
+    def score(row: list[int]) -> float:
+        made = BLEU.compute_bleu(row[2:6], row[6:10], row[0], row[1], smooth_method="exp", effective_order=False)
+        return min(100.0, float(made.score))
+
+    return {"bleu": np.array([score(row) for row in np.rint(sums).astype(int).tolist()])}
+
+
+_SCORES = {"classification": _classification, "tagging": _tagging, "summary": _summary, "reply": _reply}
+
+
+def paired_interval(ours: Sequence[Sequence[Columns]], theirs: Sequence[Sequence[Columns]], seed: int = 0) -> Interval:
+    """Mean over tasks of the main scores, ours minus theirs, when each task's test examples are drawn anew.
+
+    ours, theirs: for each task the columns of one or more runs (orders), which are averaged; both systems and all
+    their runs see the same drawn examples. Raises TssError if they were tested on different examples.
+    """
+    random = np.random.default_rng(seed)
+    drawn, whole = np.zeros(ROUNDS), 0.0
+    for left, right in zip(ours, theirs, strict=True):
+        sides = [[Sums.of(found) for found in side] for side in (left, right)]
+        count = len(sides[0][0].each)
+        if any(len(run.each) != count for side in sides for run in side):
+            raise TssError("two systems were tested on different examples; a paired interval needs the same ones")
+        weights = random.multinomial(count, np.full(count, 1 / count), size=ROUNDS).astype(np.float32)
+        one, other = ([_main(run, weights) for run in side] for side in sides)
+        drawn += (np.mean(one, axis=0) - np.mean(other, axis=0)) / len(ours)
+        one, other = ([_main(run, None) for run in side] for side in sides)
+        whole += float(np.mean(one) - np.mean(other)) / len(ours)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Interval(whole, float(low), float(high))
+
+
+def _main(run: Sums, weights: np.ndarray | None) -> np.ndarray:
+    return next(iter(run.scores(weights).values()))

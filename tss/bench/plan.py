@@ -1,0 +1,122 @@
+"""What a grid consists of: cells, each one training from an empty store, and which sequences they serve.
+
+A method whose tasks do not influence each other has one cell a task, shared by every order and sequence; a joint
+method has one cell a family; any other method one cell a sequence and order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tss.data.sequences import FAMILIES, ORDERS, SEQUENCES, facts, own_sequence, sequence
+from tss.errors import ConfigError
+from tss.methods import METHODS, method_class
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One order of one sequence. tasks: in the order learnt, names of the benchmark's tasks or task folders."""
+
+    sequence: str
+    order: int
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training. key: its name among files. triangle: all earlier tasks are tested after each task."""
+
+    key: str
+    method: str
+    seed: int
+    tasks: tuple[str, ...]
+    sequence: str = ""  # empty: shared by all orders
+    order: int = 0
+    triangle: bool = False
+
+    @classmethod
+    def read(cls, fields: dict[str, Any]) -> Cell:
+        return cls(**{**fields, "tasks": tuple(fields["tasks"])})
+
+
+@dataclass(frozen=True)
+class Plan:
+    asked: tuple[Asked, ...]
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    cells: tuple[Cell, ...]
+
+
+def make_plan(
+    sequences: Sequence[str], orders: Sequence[int], methods: Sequence[str], seeds: Sequence[int], first: int = 0
+) -> Plan:
+    """All cells of methods x sequences x orders x seeds, each once.
+
+    sequences: names (asc, ..., heterogeneous) or text files that list tasks. methods: names, or "all".
+    first: only so many tasks of each sequence (0: all). Raises ConfigError, TaskError for names that do not exist.
+    """
+    for what, given in (("sequence", sequences), ("order", orders), ("method", methods), ("seed", seeds)):
+        if not given:
+            raise ConfigError(f"the grid has no {what}; give at least one")
+    chosen = tuple(dict.fromkeys(METHODS if "all" in methods else methods))
+    asked = tuple(_asked(name, order, first) for name in dict.fromkeys(sequences) for order in dict.fromkeys(orders))
+    names = {one.sequence for one in asked}
+    if len(names) < len(dict.fromkeys(sequences)):
+        raise ConfigError("two lists of tasks have the same file name; rename one")
+    cells: dict[str, Cell] = {}
+    for seed in dict.fromkeys(seeds):
+        for method in dict.fromkeys(runs_as(name) for name in chosen):
+            cells.update((cell.key, cell) for cell in _cells(method, asked, seed))
+    return Plan(asked, chosen, tuple(dict.fromkeys(seeds)), tuple(cells.values()))
+
+
+def runs_as(method: str) -> str:
+    """One name for all names of the same method ("w/o SM" is SupSup), so that it is run once. Raises ConfigError."""
+    method_class(method)
+    return min(name for name, place in METHODS.items() if place == METHODS[method])
+
+
+def _asked(name: str, order: int, first: int) -> Asked:
+    if name in SEQUENCES or not Path(name).is_file():
+        tasks = sequence(name, order)
+    else:
+        tasks, name = own_sequence(name, order), _plain(Path(name).stem)
+    return Asked(name, order, tuple(tasks[:first] if first else tasks))
+
+
+def _cells(method: str, asked: Sequence[Asked], seed: int) -> Iterator[Cell]:
+    kind = method_class(method)
+    every = tuple(dict.fromkeys(task for one in asked for task in one.tasks))
+    if kind.joint:
+        for family in dict.fromkeys(map(_family, every)):
+            tasks = tuple(sorted(task for task in every if _family(task) == family))
+            whole = family in FAMILIES and set(tasks) == set(sequence(family))
+            part = "" if whole else "-" + sha256("\n".join(tasks).encode()).hexdigest()[:8]
+            yield Cell(f"{method}.{family}-together{part}.s{seed}", method, seed, tasks)
+    elif kind.order_free:
+        for task in every:
+            yield Cell(f"{method}.{_plain(task)}.s{seed}", method, seed, (task,))
+    else:
+        for one in asked:
+            key = f"{method}.{one.sequence}.o{one.order}.s{seed}"
+            full = kind.forgets and one.order == ORDERS[0]
+            yield Cell(key, method, seed, one.tasks, one.sequence, one.order, full)
+
+
+def _family(task: str) -> str:
+    """The benchmark's family of a task; tasks of one's own form one group."""
+    family = task.split("/")[0]
+    return family if family in FAMILIES else "own"
+
+
+def _plain(text: str) -> str:
+    """The text as part of a file name; what had to be changed is told apart by a hash."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[-60:]
+    if text == plain or text in facts("tasks"):
+        return plain
+    return f"{plain}-{sha256(text.encode()).hexdigest()[:6]}"

@@ -1,0 +1,226 @@
+"""Run the cells of a grid, in this process or in several that share a device. What is done is skipped, what was cut
+goes on, and a cell that fails does not stop the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from tss.bench.cell import Backbones, Grid, run_cell
+from tss.bench.plan import Cell, Plan
+from tss.errors import StoreError, TssError
+
+GRID = "grid.json"
+RETRIES = 2  # of a cell whose process died
+
+# told what goes on: (cell, what, details); what is skipped, begun, step, task, retried, done or failed
+Listen = Callable[[Cell, str, dict[str, Any]], None]
+
+
+@dataclass
+class Finished:
+    """What became of the cells. failed: key -> the error."""
+
+    done: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def prepare_runs(grid: Grid, plan: Plan) -> None:
+    """Make the folder of runs, or add what is asked for to one of the same settings.
+
+    Raises StoreError if the folder was made with other settings, ConfigError for options that no method has.
+    """
+    grid.check_options(sorted({cell.method for cell in plan.cells}))
+    file = Path(grid.runs) / GRID
+    asked = {f"{one.sequence}/{one.order}": list(one.tasks) for one in plan.asked}
+    settings = grid.settings()
+    whole: dict[str, Any] = {"settings": settings, "asked": asked}
+    whole |= {"methods": list(plan.methods), "seeds": list(plan.seeds)}
+    if file.exists():
+        old = json.loads(file.read_text(encoding="utf-8"))
+        for key, value in settings.items():
+            if old["settings"].get(key) != value:
+                raise StoreError(
+                    f"{grid.runs} was made with {key} {old['settings'].get(key)!r}, not {value!r}; numbers made "
+                    "differently do not belong into one table: use another folder"
+                )
+        whole["asked"] = {**old["asked"], **asked}
+        for key in ("methods", "seeds"):
+            whole[key] = list(dict.fromkeys([*old[key], *whole[key]]))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    os.replace(part, file)
+
+
+def run_grid(plan: Plan, grid: Grid, jobs: int = 1, listen: Listen | None = None) -> Finished:
+    """Run every cell that is not done. jobs: processes; 1 runs all in this one. Raises what `prepare_runs` raises."""
+    prepare_runs(grid, plan)
+    tell = listen or (lambda cell, what, details: None)
+    finished, open_cells = Finished(), []
+    for cell in plan.cells:
+        if grid.done(cell):
+            finished.skipped.append(cell.key)
+            tell(cell, "skipped", {})
+        else:
+            open_cells.append(cell)
+    if jobs > 1:
+        _Processes(open_cells, grid, min(jobs, len(open_cells)), tell, finished).run()
+    else:
+        backbones = Backbones()
+        for cell in open_cells:
+            what, details = attempt(cell, grid, backbones, tell)
+            _note(finished, cell, what, details, tell)
+    return finished
+
+
+def attempt(cell: Cell, grid: Grid, backbones: Backbones, tell: Listen) -> tuple[str, dict[str, Any]]:
+    """Run one cell; whatever goes wrong becomes ("failed", {"error"}), with the traceback beside the cell's log."""
+    trace = Path(grid.runs) / f"{cell.key}.error.txt"
+    tell(cell, "begun", {"pid": os.getpid()})
+    try:
+        run_cell(
+            cell,
+            grid,
+            backbones,
+            watch=lambda now: tell(cell, "step", asdict(now)),
+            told=lambda line: tell(cell, "task", {"task": line["task"], "scores": line["scores"]}),
+        )
+    except Exception as error:  # one cell must not end the grid, whatever it met
+        trace.write_text(traceback.format_exc(), encoding="utf-8")
+        name = "" if isinstance(error, TssError) else f"{type(error).__name__}: "
+        return "failed", {"error": f"{name}{error}"}
+    trace.unlink(missing_ok=True)
+    return "done", {}
+
+
+def _note(finished: Finished, cell: Cell, what: str, details: dict[str, Any], tell: Listen) -> None:
+    if what == "done":
+        finished.done.append(cell.key)
+    else:
+        finished.failed[cell.key] = details["error"]
+    tell(cell, what, details)
+
+
+class _Processes:
+    """Processes that each take one cell after another. A cell whose process died is tried again from its last line."""
+
+    def __init__(self, cells: Sequence[Cell], grid: Grid, jobs: int, tell: Listen, finished: Finished):
+        self.grid, self.jobs, self.finished = grid, jobs, finished
+        self.waiting: SimpleQueue[Cell] = SimpleQueue()
+        for cell in cells:
+            self.waiting.put(cell)
+        self.lock, self.stopped = threading.Lock(), threading.Event()
+        self.running: dict[int, subprocess.Popen[str]] = {}
+        self._tell = tell
+
+    def run(self) -> None:
+        threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(self.jobs)]
+        try:
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(0.2)
+        finally:
+            self.stopped.set()
+            for process in list(self.running.values()):
+                process.kill()
+
+    def _work(self, number: int) -> None:
+        while not self.stopped.is_set():
+            try:
+                cell = self.waiting.get_nowait()
+            except Empty:
+                break
+            what, details = "failed", {"error": "it was not run"}
+            for left in range(RETRIES, -1, -1):
+                answer = self._ask(number, cell)
+                if answer:
+                    what, details = answer
+                    break
+                if self.stopped.is_set():
+                    return
+                status = self.running.pop(number).wait()
+                details = {"error": f"its process died {RETRIES + 1} times, last with status {status}"}
+                if left:
+                    self.tell(cell, "retried", {"status": status})
+            with self.lock:
+                _note(self.finished, cell, what, details, self._tell)
+        if process := self.running.get(number):
+            process.stdin.close()  # type: ignore[union-attr]
+            process.wait()
+            del self.running[number]
+
+    def tell(self, cell: Cell, what: str, details: dict[str, Any]) -> None:
+        with self.lock:
+            self._tell(cell, what, details)
+
+    def _ask(self, number: int, cell: Cell) -> tuple[str, dict[str, Any]] | None:
+        """Have a process run the cell; None if it died."""
+        if number not in self.running:
+            self.running[number] = self._start(number)
+        process = self.running[number]
+        assert process.stdin and process.stdout
+        try:
+            process.stdin.write(json.dumps(asdict(cell)) + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            return None
+        for text in process.stdout:
+            try:
+                what, details = json.loads(text)
+            except ValueError:
+                return None  # cut in the middle of a line
+            if what in ("done", "failed"):
+                return what, details
+            self.tell(cell, what, details)
+        return None
+
+    def _start(self, number: int) -> subprocess.Popen[str]:
+        threads = str(max(1, (os.cpu_count() or 1) // self.jobs))
+        with open(Path(self.grid.runs) / f"process-{number}.txt", "a", encoding="utf-8") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tss", "bench", "work"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                encoding="utf-8",
+                env={"OMP_NUM_THREADS": threads, **os.environ},
+            )
+        assert process.stdin
+        process.stdin.write(json.dumps(asdict(self.grid)) + "\n")
+        process.stdin.flush()
+        return process
+
+
+def work() -> None:
+    """What a process of a grid does: read the grid and then cells from standard input, answer with events."""
+    # Only events may go to standard output, whatever a library prints.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    parent = os.getppid()
+
+    def tell(cell: Cell, what: str, details: dict[str, Any]) -> None:
+        if os.getppid() != parent:
+            os._exit(1)  # whoever started us is gone, and may be back on this very store
+        out.write(json.dumps([what, details]) + "\n")
+        out.flush()
+
+    grid = Grid(**json.loads(sys.stdin.readline()))
+    backbones = Backbones()
+    for text in sys.stdin:
+        cell = Cell.read(json.loads(text))
+        tell(cell, *attempt(cell, grid, backbones, tell))
