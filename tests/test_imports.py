@@ -32,7 +32,7 @@ ALLOWED = {
     "settings": {"config"},
     "learner": BELOW_LEARNER,
     "report": FACE,
-    "bench": FACE,
+    "bench": FACE | {"report", "tss"},
     "serve": FACE,
     "demo": FACE | {"report", "bench"},
     "cli": FACE | {"report", "bench", "serve", "demo", "tss"},

@@ -16,10 +16,13 @@ from small_grid import METHODS, OPTIONS, small_grid, write_tasks
 
 from tss.bench import run as running
 from tss.bench.cell import Grid
+from tss.bench.collect import documents, read_runs, sequences
 from tss.bench.plan import Cell, Plan, make_plan
 from tss.bench.run import run_grid
 from tss.bench.sequence import read_header, read_log
+from tss.bench.table import tables
 from tss.errors import ConfigError, StoreError
+from tss.report.page import write_page
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +99,10 @@ def test_a_runner_killed_in_the_middle_goes_on_to_the_same_numbers(
         assert numbers(grid, cell) == numbers(whole, cell), cell.key
 
 
-def test_a_killed_process_is_replaced_and_no_cell_counts_twice(whole: Grid, plan: Plan, tmp_path: Path):
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_killed_process_is_replaced_and_no_cell_counts_twice(whole: Grid, plan: Plan, tmp_path: Path, count: int):
     grid = small_grid(tmp_path / "runs")
-    part = Plan(plan.asked, plan.methods, plan.seeds, plan.cells[:2])
+    part = Plan(plan.asked, plan.methods, plan.seeds, plan.cells[:count])
     killed: list[int] = []
     pids: dict[str, int] = {}
     events: list[tuple[str, str]] = []
@@ -157,3 +161,13 @@ def test_a_lost_store_is_begun_anew(whole: Grid, plan: Plan, tmp_path: Path):
     assert run_grid(plan, grid).done == [cell.key]
     assert numbers(grid, cell) == numbers(whole, cell)
     assert json.loads((runs / "grid.json").read_text())["methods"] == list(METHODS)
+
+
+def test_tables_and_pages_of_a_grid(whole: Grid, tmp_path: Path):
+    runs = read_runs(whole.runs)
+    own = next(table for table in tables(runs) if table.title == "Sequence mixed")
+    assert {row[0] for row in own.rows} == {"TSS", "NCL (Adapter)", "SupSup", "MTL (Adapter)"}
+    assert next(row for row in own.rows if row[0] == "TSS")[own.columns.index("FR")] == "0.00 ± 0.00"
+    (sequence,) = sequences(runs)
+    text = write_page(documents(runs, sequence), tmp_path / "page.html").read_text()
+    assert "SupSup" in text and "0 bytes changed" in text

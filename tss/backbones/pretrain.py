@@ -201,7 +201,8 @@ def _step(run: _Run, step: int, rate: float, done: float) -> tuple[torch.Tensor,
         total, tokens = loss, windows.numel()
         if done >= recipe.settle:
             plain = plain_batch(recipe, run.training, step, run.worker, run.workers)
-            copying = run.wrapped(plain, denoise.decoder_input(plain), plain).mean()
+            with torch.compiler.set_stance("force_eager"):  # almost every step has another length
+                copying = run.wrapped(plain, denoise.decoder_input(plain), plain).mean()
             total, tokens = loss + recipe.copy_weight * copying, tokens + plain.numel()
     total.backward()
     torch.nn.utils.clip_grad_norm_(run.denoiser.parameters(), recipe.clip)

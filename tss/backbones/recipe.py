@@ -80,7 +80,12 @@ def batch(
 
 
 def plain_batch(recipe: Recipe, text: denoise.Text, step: int, worker: int = 0, workers: int = 1) -> torch.Tensor:
-    """Windows for `worker` to copy at `step` once the run has settled, half as many as a batch has. [rows, length]"""
-    length = recipe.lengths[0][0]
+    """Windows for `worker` to copy at `step` once the run has settled. [rows, length]
+
+    Of any length up to the main one, in steps of 8: a model that copies windows of one length only loses its place
+    near the end of shorter texts.
+    """
+    main = recipe.lengths[0][0]
+    length = shuffler("copy", recipe.seed, step).randrange(main // 4, main + 1, 8)
     generator = torch.Generator(text.stream.device).manual_seed(seed_of("copy", recipe.seed, step, worker))
-    return denoise.draw_windows(text, max(1, recipe.tokens_per_step // (2 * length * workers)), length, generator)
+    return denoise.draw_windows(text, max(1, recipe.tokens_per_step // (length * workers)), length, generator)

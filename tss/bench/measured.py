@@ -13,7 +13,7 @@ from tss.bench.examples import Columns, paired_interval
 from tss.bench.published import FAMILIES, MAIN_METRIC
 from tss.report.measures import Interval, Score, deviation, difference, forgetting_rate_per_family, mean, mean_per
 
-# a number of one family in one result
+# a number of one family in one result; family "" stands for all tasks
 Measure = Callable[[Result, str], Score]
 Run = tuple[int, int]  # order and seed
 
@@ -75,13 +75,15 @@ class Measured:
         shared = any(one.shared for one in self.of(setting, method)) and not self.cut
         return Over(tuple(values), shared)
 
-    def alone(self, reference: str) -> Measure:
-        """What a task gained when it was learnt, against `reference`, which learns every task alone."""
+    def alone(self, reference: str, at_the_end: bool = False) -> Measure:
+        """A task's score when it was learnt (or at the end), minus that of `reference`, which learns it alone."""
 
         def gained(one: Result, family: str) -> Score:
             values = [
                 None if scores is None or alone is None else main(scores) - alone
-                for task, scores, group in zip(one.tasks, one.diagonal, one.families, strict=True)
+                for task, scores, group in zip(
+                    one.tasks, one.final if at_the_end else one.diagonal, one.families, strict=True
+                )
                 for alone in [self._alone.get((reference, one.seed, task))]
                 if group == family
             ]
@@ -114,6 +116,10 @@ def main(scores: Scores) -> float:
     return next(iter(scores.values()))
 
 
+def _groups(one: Result, family: str) -> list[str]:
+    return one.families if family else [""] * len(one.tasks)
+
+
 def _whole_mean(values: Sequence[Score]) -> Score:
     return None if None in values else mean(values)
 
@@ -123,7 +129,7 @@ def final(metric: str | None = None) -> Measure:
 
     def measure(one: Result, family: str) -> Score:
         wanted = metric or MAIN_METRIC.get(family)
-        chosen = [scores for scores, group in zip(one.final, one.families, strict=True) if group == family]
+        chosen = [scores for scores, group in zip(one.final, _groups(one, family), strict=True) if group == family]
         return _whole_mean([scores.get(wanted or next(iter(scores))) if scores else None for scores in chosen])
 
     return measure
@@ -137,7 +143,7 @@ def forgetting(one: Result, family: str) -> Score:
     if not one.matrix:
         return None
     diagonal, last = ([main(scores) if scores else None for scores in side] for side in (one.diagonal, one.final))
-    return forgetting_rate_per_family(diagonal, last, one.families).get(family)
+    return forgetting_rate_per_family(diagonal, last, _groups(one, family)).get(family)
 
 
 def forgetting_since_best(one: Result, family: str) -> Score:
@@ -149,4 +155,4 @@ def forgetting_since_best(one: Result, family: str) -> Score:
         max(cell for row in one.matrix[i : count - 1] if (cell := row[i]) is not None) for i in range(count - 1)
     ]
     lost = difference(best, one.matrix[-1][: count - 1])
-    return mean_per([*lost, None], one.families).get(family)
+    return mean_per([*lost, None], _groups(one, family)).get(family)

@@ -18,7 +18,7 @@ from typing import Any
 
 from tss.bench.cell import Backbones, Grid, run_cell
 from tss.bench.plan import Cell, Plan
-from tss.errors import StoreError, TssError
+from tss.errors import StoreError, TaskError, TssError
 
 GRID = "grid.json"
 RETRIES = 2  # of a cell whose process died
@@ -39,8 +39,11 @@ class Finished:
 def prepare_runs(grid: Grid, plan: Plan) -> None:
     """Make the folder of runs, or add what is asked for to one of the same settings.
 
-    Raises StoreError if the folder was made with other settings, ConfigError for options that no method has.
+    Raises StoreError if the folder was made with other settings, ConfigError for options that no method has, TaskError
+    if there is no data.
     """
+    if not Path(grid.data).is_dir():
+        raise TaskError(f"there is no folder {grid.data} of prepared tasks; `tss data prepare` makes one")
     grid.check_options(sorted({cell.method for cell in plan.cells}))
     file = Path(grid.runs) / GRID
     asked = {f"{one.sequence}/{one.order}": list(one.tasks) for one in plan.asked}
@@ -77,6 +80,9 @@ def run_grid(plan: Plan, grid: Grid, jobs: int = 1, listen: Listen | None = None
             open_cells.append(cell)
     if jobs > 1:
         _Processes(open_cells, grid, min(jobs, len(open_cells)), tell, finished).run()
+        for cell in open_cells:
+            if cell.key not in (*finished.done, *finished.failed):
+                finished.failed[cell.key] = "it was not run: the thread that looked after it ended"
     else:
         backbones = Backbones()
         for cell in open_cells:
@@ -169,12 +175,14 @@ class _Processes:
 
     def _ask(self, number: int, cell: Cell) -> tuple[str, dict[str, Any]] | None:
         """Have a process run the cell; None if it died."""
+        first = ""
         if number not in self.running:
             self.running[number] = self._start(number)
+            first = json.dumps(asdict(self.grid)) + "\n"
         process = self.running[number]
         assert process.stdin and process.stdout
         try:
-            process.stdin.write(json.dumps(asdict(cell)) + "\n")
+            process.stdin.write(first + json.dumps(asdict(cell)) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
             return None
@@ -191,7 +199,7 @@ class _Processes:
     def _start(self, number: int) -> subprocess.Popen[str]:
         threads = str(max(1, (os.cpu_count() or 1) // self.jobs))
         with open(Path(self.grid.runs) / f"process-{number}.txt", "a", encoding="utf-8") as errors:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "tss", "bench", "work"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -200,10 +208,6 @@ class _Processes:
                 encoding="utf-8",
                 env={"OMP_NUM_THREADS": threads, **os.environ},
             )
-        assert process.stdin
-        process.stdin.write(json.dumps(asdict(self.grid)) + "\n")
-        process.stdin.flush()
-        return process
 
 
 def work() -> None:

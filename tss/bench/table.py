@@ -102,25 +102,24 @@ def _deviations(measured: Measured, setting: str) -> Table:
 
 
 def _transfer(measured: Measured, setting: str) -> Table:
-    """Of each method: what tasks gained when learnt, and what is left of it at the end, against learning alone."""
+    """What tasks gained when they were learnt, and have left of it at the end, against learning them alone."""
     rows = []
     printed = published.MAIN[setting]
     for method, label in measured.methods().items():
         for reference, name in REFERENCES.items():
             if method in REFERENCES or reference not in measured.methods():
                 continue
-            gained = [measured.family(setting, method, f, measured.alone(reference)) for f in FAMILIES]
-            system = SYSTEMS.get(method, "")
-            paper = (
-                [_minus(a, b) for a, b in zip(printed[system], printed[name], strict=True)]
-                if system in printed
-                else [None] * len(FAMILIES)
-            )
-            rows.append((label, name, _orders_of(gained), *_interleave(map(spread, gained), map(number, paper))))
-    heads = _interleave((f.upper() for f in FAMILIES), (f"{f.upper()} (paper)" for f in FAMILIES))
-    notes = ("Paper: final score minus that of the reference; the paper prints no score right after learning.",)
-    columns = ("system", "against", "orders", *heads)
-    return Table(f"Forward transfer, {setting}: A[i,i] minus learning alone", columns, tuple(rows), notes)
+            system = printed.get(SYSTEMS.get(method, ""), (None,) * len(FAMILIES))
+            paper = [number(_minus(one, other)) for one, other in zip(system, printed[name], strict=True)]
+            found = [
+                [measured.family(setting, method, family, measured.alone(reference, end)) for family in FAMILIES]
+                for end in (False, True)
+            ]
+            cells = [cell for three in zip(*(map(spread, one) for one in found), paper, strict=True) for cell in three]
+            rows.append((label, name, _orders_of(found[0]), *cells))
+    heads = [head for f in FAMILIES for head in (f.upper(), f"{f.upper()} final", f"{f.upper()} final (paper)")]
+    title = f"Forward transfer, {setting}: A[i,i], and A[T,i], minus learning alone"
+    return Table(title, ("system", "against", "orders", *heads), tuple(rows))
 
 
 def _orders(measured: Measured, setting: str) -> Table:
@@ -156,13 +155,14 @@ def _intervals(measured: Measured) -> Table:
 
 def _own(measured: Measured, name: str) -> Table:
     families = list(dict.fromkeys(f for one in measured.results if one.sequence == name for f in one.families))
-    measures: list[Measure] = [forgetting, forgetting_since_best, *map(measured.alone, REFERENCES)]
+    measures: list[Measure] = [final(), forgetting, forgetting_since_best, *map(measured.alone, REFERENCES)]
     rows = []
     for method, label in measured.methods().items():
-        scores = [measured.family(name, method, family, final()) for family in families]
-        found = [measured.average(name, method, measure, families) for measure in (final(), *measures)]
-        rows.append((label, _orders_of([*scores, found[0]]), *map(spread, [*scores, *found])))
-    columns = ("system", "orders", *families, "mean", "FR", "F′", *(f"over {one}" for one in REFERENCES.values()))
+        found = [measured.family(name, method, family, final()) for family in families]
+        found += [measured.family(name, method, "", measure) for measure in measures]
+        if any(one.values for one in found):
+            rows.append((label, _orders_of(found), *map(spread, found)))
+    columns = ("system", "orders", *families, "all tasks", "FR", "F′", *(f"over {one}" for one in REFERENCES.values()))
     return Table(f"Sequence {name}", columns, tuple(rows))
 
 

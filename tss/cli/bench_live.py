@@ -52,6 +52,8 @@ class Live:
         elif what in ("done", "failed"):
             counts[what] += 1
             self.running.pop(cell.key, None)
+            if what == "done":  # those of an earlier run, too
+                counts["tasks"] += len(cell.tasks) - now["learnt"]
         else:
             self.running[cell.key] = now
             now.update(details)

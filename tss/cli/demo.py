@@ -39,21 +39,43 @@ def demo(
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN.json...", help="One run, or several seeds of it.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="A run.json, several seeds of it, or a folder of runs.", show_default=False
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
 ) -> None:
     """Write one HTML page about a run.
 
+    Of a folder that `tss bench run` made, one page for each sequence.
+
     \b
     Examples:
       tss report demo/run.json --out report.html
       tss report seed0.json seed1.json seed2.json
+      tss report runs --out report.html
     """
     from tss.report.page import write_page
 
+    if len(runs) == 1 and runs[0].is_dir():
+        _report_grid(runs[0], out)
+        return
     write_page([_read(path) for path in runs], out)
     typer.echo(f"wrote {out}")
+
+
+def _report_grid(folder: Path, out: Path) -> None:
+    from tss.bench.collect import documents, read_runs, sequences
+    from tss.report.page import write_page
+
+    runs = read_runs(folder)
+    found = {name: finished for name in sequences(runs) if (finished := documents(runs, name))}
+    if not found:
+        raise TssError(f"no cell of {folder} is done yet; go on with `tss bench run`")
+    for name, finished in found.items():
+        target = out if len(found) == 1 else out.with_stem(f"{out.stem}-{name}")
+        typer.echo(f"wrote {write_page(finished, target)}")
 
 
 def _read(path: Path) -> Any:
