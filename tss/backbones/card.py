@@ -55,11 +55,19 @@ adapters, not to be used alone.
 """
 
 
-def model_card(name: str, lines: Sequence[Mapping], corpus: str, picture: str, tasks: Mapping | None = None) -> str:
+def model_card(
+    name: str,
+    lines: Sequence[Mapping],
+    corpus: str,
+    picture: str,
+    tasks: Mapping | None = None,
+    twin: Mapping | None = None,
+) -> str:
     """The card in Markdown: what it is, data and licences, how it was trained, scores, limits.
 
     `corpus` describes the text and its licences; `picture` is the path of the loss curve as seen from the card; `tasks`
-    has the scores on real tasks, {"order": [task], "cells": {"backbone method": {"asc", "ccd", "ner", "mean", …}}}.
+    has the scores on real tasks, {"order": [task], "cells": {"backbone method": {"asc", "ccd", "ner", "mean", …}}};
+    `twin` compares with random weights of the same shape: {"mean": {name, "random"}, "gap", "scores": {task: …}}.
     """
     first = next(line for line in lines if line["event"] == "begin")
     last = [line for line in whole_curve(lines) if line["event"] == "end"][-1]
@@ -78,7 +86,7 @@ def model_card(name: str, lines: Sequence[Mapping], corpus: str, picture: str, t
         picture=picture,
         copy_tokens=copied["tokens"],
         copy_texts=copied["texts"],
-        tasks=_task_table(name, tasks),
+        tasks=_task_scores(name, tasks, twin),
         **{key: copied[key] for key in ("equal", "exact", "stopped")},
         **{key: last["held_out"][key] for key in ("masked", "all")},
         **{key: first["shape"][key] for key in _SHAPE},
@@ -103,11 +111,21 @@ def _runs(lines: Sequence[Mapping]) -> str:
     return "\n".join(rows)
 
 
-def _task_table(name: str, tasks: Mapping | None) -> str:
-    """The rows of `tasks` if some are about this backbone; the others stand beside them for comparison."""
+def _task_scores(name: str, tasks: Mapping | None, twin: Mapping | None) -> str:
+    """The rows of `tasks` if some are about this backbone, and how much better it is than random weights."""
     cells = (tasks or {}).get("cells", {})
-    if not any(row.split()[0] == name for row in cells):
-        return "Not measured."
+    told = [_task_table(cells)] if any(row.split()[0] == name for row in cells) else []
+    if twin:
+        mean = twin["mean"]
+        told.append(
+            f"The {len(twin['scores'])} tasks of the demo with ONE (Adapter): {mean[name]:.1f} points on average, "
+            f"against {mean['random']:.1f} with random weights of the same shape (a gap of {twin['gap']:.1f})."
+        )
+    return "\n\n".join(told) or "Not measured."
+
+
+def _task_table(cells: Mapping) -> str:
+    """Every row, so that other backbones stand beside this one."""
     lines = [
         "Real tasks learnt one after the other (macro-F1 for ASC and CCD, F1 for NER); other backbones for comparison:",
         "",
@@ -123,7 +141,7 @@ def _task_table(name: str, tasks: Mapping | None) -> str:
 def write_card(name: str, log: Path, weights: Path, corpus: str) -> None:
     """Write `README.md` into the folder `weights`, and the picture of the losses beside `log`.
 
-    Scores on tasks come from `tasks.json` beside the log, if it exists (see `model_card`).
+    Scores on tasks come from `tasks.json` and `<log>_random.json` beside the log, where they exist (see `model_card`).
     Raises: BackboneError if the log is not usable.
     """
     lines = read_log(log)
@@ -131,5 +149,7 @@ def write_card(name: str, log: Path, weights: Path, corpus: str) -> None:
     picture.write_text(loss_curve(lines, f"{name}: losses while it was pretrained"), "utf-8")
     scores = log.with_name("tasks.json")
     tasks = json.loads(scores.read_text("utf-8")) if scores.exists() else None
+    against = log.with_name(f"{log.stem}_random.json")
+    twin = json.loads(against.read_text("utf-8")) if against.exists() else None
     seen_from_card = Path(os.path.relpath(picture, weights)).as_posix()
-    (weights / "README.md").write_text(model_card(name, lines, corpus, seen_from_card, tasks), "utf-8")
+    (weights / "README.md").write_text(model_card(name, lines, corpus, seen_from_card, tasks, twin), "utf-8")
