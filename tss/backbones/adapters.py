@@ -73,6 +73,11 @@ class AdapterBank:
         """Fresh weights. [size] float32"""
         return torch.cat([self._matrix(f"{key}/{i}", s, init) for i, s in enumerate(self.segments)])
 
+    def near_identity(self, key: str) -> Tensor:
+        """A start for adapters that are trained themselves: N(0, 0.02^2), whatever the fixed weights are. [size]"""
+        parts = [randomness.normal(f"{key}/{i}", s.stop - s.start, 0.02) for i, s in enumerate(self.segments)]
+        return torch.cat(parts)
+
     def _matrix(self, key: str, segment: Segment, init: str) -> Tensor:
         count = segment.stop - segment.start
         if init == "normal002":

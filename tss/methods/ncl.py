@@ -23,7 +23,7 @@ class NclAdapter(OneAdapter):
 
     def begin(self, lesson: Lesson, train: Train) -> None:
         if not self.weights.numel():
-            self._set(self.bank.draw(f"ncl/{self.seed}", "normal002"), torch.zeros(self.bank.bias_size))
+            self._set(self.bank.near_identity(f"ncl/{self.seed}"), torch.zeros(self.bank.bias_size))
 
     def shared(self) -> dict[str, Tensor]:
         return {"weights": self.weights.detach(), "biases": self.biases.detach()}

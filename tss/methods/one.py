@@ -40,7 +40,7 @@ class OneAdapter(Method):
         self.biases = nn.Parameter(torch.empty(0, device=self.device))  # [bias_size]
 
     def begin(self, lesson: Lesson, train: Train) -> None:
-        self._set(self.bank.draw(f"one/{lesson.seed_key}", "normal002"), torch.zeros(self.bank.bias_size))
+        self._set(self.bank.near_identity(f"one/{lesson.seed_key}"), torch.zeros(self.bank.bias_size))
 
     def _set(self, weights: Tensor, biases: Tensor) -> None:
         self.weights = nn.Parameter(weights.to(self.device).clone())
