@@ -35,6 +35,8 @@ windows of {shortest} to {longest:,} tokens, and the curriculum of docs/pretrain
 
 ## Scores on unseen text
 
+{scored_on}
+
 | what | score |
 | --- | --- |
 | loss over hidden tokens, nats | {masked:.3f} |
@@ -70,7 +72,7 @@ def model_card(
     `twin` compares with random weights of the same shape: {"mean": {name, "random"}, "gap", "scores": {task: …}}.
     """
     first = next(line for line in lines if line["event"] == "begin")
-    last = [line for line in whole_curve(lines) if line["event"] == "end"][-1]
+    last = [line for line in whole_curve(lines) if line["event"] in ("end", "scored")][-1]
     lengths = [length for length, _ in first["recipe"]["lengths"]]
     copied = last["copy"]
     return _CARD.format(
@@ -84,6 +86,7 @@ def model_card(
         longest=max(lengths),
         runs=_runs(lines),
         picture=picture,
+        scored_on=f"Measured on {last.get('on', 'the documents the last run held out')}.",
         copy_tokens=copied["tokens"],
         copy_texts=copied["texts"],
         tasks=_task_scores(name, tasks, twin),
@@ -103,12 +106,21 @@ def _runs(lines: Sequence[Mapping]) -> str:
         if line["event"] == "begin":
             begin = line
         elif line["event"] == "end":
-            kind = "copying plain text, nothing shuffled" if begin["recipe"].get("settle") == 0.0 else "from nothing"
+            kind = _kind(begin["recipe"])
             rows.append(
                 f"| {kind} | {line['step']:,.0f} | {line['tokens'] / 1e6:,.1f} | {line['seconds'] / 60:.1f} "
                 f"| {begin['workers']} x {begin['device']} |"
             )
     return "\n".join(rows)
+
+
+def _kind(recipe: Mapping) -> str:
+    """What a run did, from its own settings."""
+    if recipe.get("settle") != 0.0:
+        return "from nothing"
+    return (
+        "continued, also copying plain text" if "copy_weight" in recipe else "continued, nothing shuffled, less hidden"
+    )
 
 
 def _task_scores(name: str, tasks: Mapping | None, twin: Mapping | None) -> str:
