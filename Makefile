@@ -9,10 +9,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 	"$$p" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo "$$p" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint slow gpu clean
+.PHONY: help demo test lint slow gpu torture torture-full clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP)  ## learn twelve tasks one after another and write demo/report.html (about 6 minutes)
 	$(BIN)/tss demo
@@ -30,6 +30,12 @@ slow: $(STAMP)  ## the tests that take long
 
 gpu: $(STAMP)  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
+
+torture: $(STAMP)  ## faults on purpose: kills, full disks, hostile files, bad input (about 10 minutes); results/reliability.md
+	$(BIN)/python -m torture
+
+torture-full: $(STAMP)  ## the same with the numbers of a release (hours); what was reached with this code is not repeated
+	$(BIN)/python -m torture --form full
 
 clean:  ## remove .venv and what tools leave behind
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

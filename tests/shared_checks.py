@@ -101,7 +101,7 @@ def files_of(store: Path) -> dict[str, bytes]:
 def teach(folder: Path, backbone: Path, method: str, kind: str) -> Course:
     """Teach the course: the first task, then the later ones, and look at the first again in a new learner."""
     learner = open_learner(folder / "store", backbone, method)
-    task, later = toy(kind), others(kind)
+    task, later = toy(kind), others(kind, learner.method.kinds)
     frozen = hash_tensors(learner.method.frozen())
     losses: list[float] = []
 
@@ -154,7 +154,7 @@ def check_resume(folder: Path, backbone: Path, method: str, course: Course, kind
             raise Interrupted
 
     joint = method_class(method).joint
-    tasks = [course.task, *others(kind)] if joint else [course.task]
+    tasks = [course.task, *others(kind, method_class(method).kinds)] if joint else [course.task]
     with pytest.raises(Interrupted):
         learn(open_learner(folder / "store", backbone, method), tasks, stop)
     learner = open_learner(folder / "store", backbone, method)
@@ -183,9 +183,11 @@ def check_odd_tasks(folder: Path, backbone: Path, method: str) -> None:
         "one class only": [Task.from_lists("one class", "classification", [("good", "yes"), ("bad", "yes")] * 2)],
         "other than O": [Task.from_lists("no entity", "tagging", [(["good", "day"], ["O", "O"])] * 2)],
     }
+    odd = {warning: [task for task in tasks if task.kind in learner.method.kinds] for warning, tasks in odd.items()}
     learned = learn(learner, [task for tasks in odd.values() for task in tasks])
     wanted = [warning for warning, tasks in odd.items() for _ in tasks]
     for result, warning in zip(learned, wanted, strict=True):
         assert any(warning in told for told in result.warnings), result
         assert all(0.0 <= score <= 100.0 for score in result.scores.values())
-    assert learner.predict("one class", ["good", "what"]) == ["yes", "yes"]
+    if learner.method.kinds["classification"].single:  # a head knows no other answer; a method that writes does
+        assert learner.predict("one class", ["good", "what"]) == ["yes", "yes"]

@@ -50,9 +50,9 @@ def _generation(dice: random.Random) -> tuple[str, str]:
 _EXAMPLES = {"classification": _classification, "tagging": _tagging, "generation": _generation}
 
 
-def small_lesson(kind: str, family: str = "bart", count: int = 12, backbone=None, **reading) -> Lesson:
+def small_lesson(kind: str, family: str = "bart", count: int = 12, backbone=None, kinds=None, **reading) -> Lesson:
     """A lesson on a tiny backbone."""
-    return Lesson.of(small_task(kind, count), backbone or tiny_loaded(family), ReadingConfig(**reading), 0)
+    return Lesson.of(small_task(kind, count), backbone or tiny_loaded(family), ReadingConfig(**reading), 0, kinds)
 
 
 def small_method(lesson: Lesson, name: str = "tss", **options) -> Method:

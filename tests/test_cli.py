@@ -17,6 +17,7 @@ from tss.cli import app
 from tss.cli.options import settings
 from tss.cli.show import duration, printable, size
 from tss.errors import ConfigError, LockedError, StoreError, UnknownTaskError
+from tss.methods import METHODS
 
 SOURCE_OF_HELP = """
 import sys
@@ -145,6 +146,7 @@ def run(*arguments: object, given: str | bytes = "", status: int = 0, columns: i
 
 
 COMMANDS = ["demo", "learn", "predict", "evaluate", "tasks", "verify", "methods", "report"]
+COMMANDS += ["export", "import", "rollback", "remove", "gc"]
 GROUPED = ["data prepare", "data check", "backbone list", "backbone pretrain"]
 
 
@@ -359,11 +361,25 @@ def test_numbers_for_people():
     assert printable("é ü\n\x07") == "é ü\n\\x07"
 
 
-def test_methods():
+def test_methods(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("torch")
-    assert "one-adapter" in run("methods").stdout
-    names = [found["name"] for found in json.loads(run("methods", "--json").stdout)["methods"]]
-    assert "tss" in names and "supsup" in names
+    from tiny import tiny_path
+
+    from tss.learning.footprint import Footprint
+
+    tiny = str(tiny_path("bart"))
+    found = {one["name"]: one for one in json.loads(run("methods", "--backbone", tiny, "--json").stdout)["methods"]}
+    assert list(found) == list(METHODS)
+    assert found["lamol"]["kinds"] == ["classification", "generation"] and found["mtl"]["forgets"] is None
+    assert all((Path(__file__).parents[1] / one["page"]).is_file() for one in found.values())
+    assert found["ncl"]["work"] == pytest.approx(1.0) and found["ncl"]["trained_share"] == 1.0
+    assert run("methods", "--backbone", "./nothing", status=2).stderr.startswith("error: ")
+    fixed = Footprint(trained=1000, per_task=2000, shared=3_000_000, work=1.25)
+    monkeypatch.setattr("tss.learning.footprint.measure", lambda make, backbone: fixed)
+    listed = run("methods", "--backbone", tiny, columns=100).stdout
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in listed.splitlines()}
+    assert lines["tss"].startswith("sub-network no 2.0 kB 3.0 MB") and lines["tss"].endswith("1.25")
+    assert lines["hat"].startswith("parameter isolation yes") and lines["mtl"].startswith("bounds - ")
     assert json.loads(run("methods", "tss", "--json").stdout)["settings"]["batch_size"] == 32
     assert "batch_size" in run("methods", "tss", "--preset", "paper").stdout
     assert "did you mean 'tss'" in run("methods", "tsss", status=2).stderr

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tss.methods import METHODS, page_of
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     page
@@ -30,6 +32,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+def test_every_method_is_in_the_index_with_its_page() -> None:
+    lines = (ROOT / "docs" / "methods" / "README.md").read_text(encoding="utf-8").splitlines()
+    for name in METHODS:
+        assert any(f"`{name}`" in line and f"]({page_of(name)}.md)" in line for line in lines), name
 
 
 def test_readme_says_what_the_results_say() -> None:

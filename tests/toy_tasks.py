@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tss import Task
 
 KINDS = ("classification", "pair", "tagging", "generation")
@@ -21,9 +23,9 @@ def real_kind(kind: str) -> str:
     return "classification" if kind == "pair" else kind
 
 
-def others(kind: str) -> list[Task]:
-    """Two later tasks, of kinds other than `kind`."""
-    rest = [other for other in KINDS if real_kind(other) != real_kind(kind)]
+def others(kind: str, learns: Collection[str] = KINDS) -> list[Task]:
+    """Two later tasks, of kinds other than `kind`; fewer where a method does not learn so many kinds."""
+    rest = [other for other in KINDS if real_kind(other) != real_kind(kind) and real_kind(other) in learns]
     return [toy(other, f"later {other}", turned=True) for other in rest[:2]]
 
 

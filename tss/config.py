@@ -23,6 +23,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "asc_pool": "mean",
         "head_lr": 3e-2,
         "adapter_lr": 3e-2,
+        "cat_probe": "full",
     },
     "code": {
         "head": "two-layer",
@@ -32,6 +33,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "adapter_lr": 5e-4,
         "impt_target": "alpha",
         "softmask_apply": "grad",
+        "hat_block": "grad",
+        "hat_plugin": True,
+        "cat_open": "code",
+        "cat_probe": "full",
         "adam_eps": 1e-6,
         "adam_eps_uncorrected": True,
         "warmup": 0.5,

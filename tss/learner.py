@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tss.errors import DamagedError, StoreError, TaskError, TrainingError
+from tss.keeping import Keepsake, earlier
 from tss.learning import probes
+from tss.learning.answering import answers, question
 from tss.learning.loop import Watch
+from tss.learning.parallel import ALONE, Ranks
 from tss.learning.resident import Ready, Resident
 from tss.learning.resume import Keyed
-from tss.learning.session import Learnt, describe, estimate, learn_lessons
+from tss.learning.session import estimate, learn_lessons
 from tss.methods import method_class
 from tss.methods.method import Method
+from tss.operations import StoreOperations
 from tss.results import Learned, TaskCheck, TaskInfo
 from tss.settings import Settings, choose_device
 from tss.store import Store, TaskRecord
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from tss.backbones.backbone import Backbone
 
 
-class Learner:
+class Learner(StoreOperations):
     """Teaches one frozen backbone task after task, in a store.
 
     >>> learner = Learner.open("store")                       # doctest: +SKIP
@@ -40,10 +44,12 @@ class Learner:
     ['positive']
     """
 
+    ranks: Ranks = ALONE  # the processes that train together
+
     def __init__(self, store: Store, settings: Settings, device: str):
         self.store, self.settings, self.device = store, settings, device
         self.config = settings.config()
-        self._resident = Resident(method_class(settings.method).resident)
+        self.resident = Resident()
         self._shared_file: str | None = None
 
     @classmethod
@@ -122,19 +128,21 @@ class Learner:
             self._refuse(tasks, new_version)
             self._shared_file = None  # from here on the method's memory is ahead of the store
             self.method.load_shared(self.store.read_shared())
+            self.method.earlier = earlier(self.store)
             self.store.require_space(self._bytes_while_learning())
-            lessons = [Lesson.of(task, self.backbone, self.config.reading, self.settings.seed) for task in tasks]
+            lessons = [self._lesson(task) for task in tasks]
             kept_there = Keyed(self.store.running, self._training_key(tasks))
             try:
-                learnt = learn_lessons(lessons, self.method, self.config.learning, progress, kept_there)
+                learnt = learn_lessons(
+                    lessons, self.method, self.config.learning, progress, kept_there, self.ranks
+                )
             except TrainingError:
                 self._drop_models()
                 raise
             self._identify()  # a training that fails fixes nothing, so that it can be repeated with other settings
-            out = []
-            for task, lesson in zip(tasks, lessons, strict=True):
-                out.append(self._keep(task, lesson, learnt, new_version))
-            return out
+            parts = zip(tasks, lessons, strict=True)
+            kept = [Keepsake.of(task, lesson, learnt, self.method, self.config.flat()) for task, lesson in parts]
+            return self._keep(kept, new_version)
 
     def _refuse(self, tasks: list[Task], new_version: bool) -> None:
         known = self.store.index().names()
@@ -146,20 +154,30 @@ class Learner:
                     f"{self.store.path} has a task {task.name!r} already. Choose another name, or ask for a new "
                     "version (--new-version); the old one is kept"
                 )
+            if task.kind not in self.method.kinds:
+                raise TaskError(
+                    f"task {task.name!r}: {self.method.label} does not learn {task.kind}, only "
+                    f"{' and '.join(self.method.kinds)}; take another method for it"
+                )
             if task.kind == "generation" and self.backbone.layout.family == "encoder":
                 raise TaskError(f"task {task.name!r}: {self.backbone.name} is an encoder and cannot generate")
 
+    def _lesson(self, task: Task) -> Lesson:
+        return Lesson.of(task, self.backbone, self.config.reading, self.settings.seed, self.method.kinds)
+
     def _drop_models(self) -> None:
         """A training that went wrong may have left anything in memory, even in what is frozen: load it all anew."""
-        self._resident.clear()
+        self.resident.clear()
         for name in ("backbone", "method"):
             self.__dict__.pop(name, None)
 
+    def _identity(self) -> dict[str, Any]:
+        fixed = hashlib.sha256(self.method.bank.fixed().numpy().tobytes()).hexdigest()
+        return {**asdict(self.settings), "backbone_hash": self.backbone.fingerprint(), "adapter_hash": fixed}
+
     def _identify(self) -> None:
         if not self.store.index().identity:
-            fixed = hashlib.sha256(self.method.bank.fixed().numpy().tobytes()).hexdigest()
-            hashes = {"backbone_hash": self.backbone.fingerprint(), "adapter_hash": fixed}
-            self.store.identify({**asdict(self.settings), **hashes})
+            self.store.identify(self._identity())
 
     def _training_key(self, tasks: Iterable[Task]) -> str:
         """Changes whenever a checkpoint would no longer fit."""
@@ -167,41 +185,21 @@ class Learner:
         parts = [self.config.flat(), asdict(self.settings), index.next_id, [(t.name, t.fingerprint()) for t in tasks]]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
-    def _keep(self, task: Task, lesson: Lesson, learnt: Learnt, new_version: bool) -> Learned:
-        added = self.method.recall(learnt.kept)
-        split = lesson.test if len(lesson.test) else lesson.valid
-        scores, _ = lesson.evaluate(split, added)
-        shown, output_hash = probes.make(lesson, split.rows, added)
-        meta = describe(task, lesson, learnt, self.config.flat()) | {"scores": scores, "probe_hash": output_hash}
-        summary = {"kind": task.kind, "labels": len(task.labels), "scores": scores, **learnt.facts}
-        head = {f"head.{k}": v.detach().cpu() for k, v in lesson.head.state_dict().items()}
-        kept = {f"method.{k}": v for k, v in learnt.kept.tensors.items()}
-        record = TaskRecord(task.name, meta, learnt.kept.gates, {**head, **kept}, shown, summary)
-        entry = self.store.add(
-            record,
+    def _keep(self, kept: list[Keepsake], new_version: bool) -> list[Learned]:
+        """All of them and what they share, in one step of the store."""
+        entries = self.store.add_all(
+            [one.record for one in kept],
             parent=self._parent(),
             shared={k: v.cpu() for k, v in self.method.shared().items()},
             new_version=new_version,
         )
-        return Learned(
-            version=entry.version,
-            scores=scores,
-            bytes=entry.bytes,
-            gate_bytes=entry.gate_bytes,
-            facts=meta["facts"],
-            name=task.name,
-            steps=learnt.outcome.steps,
-            seconds=learnt.outcome.seconds,
-            open_gates=learnt.facts.get("open_gates"),
-            curve=learnt.outcome.curve,
-            warnings=(*task.warnings, *learnt.remarks(lesson)),
-            resumed=learnt.outcome.resumed,
-        )
+        return [one.told(entry) for one, entry in zip(kept, entries, strict=True)]
 
     def _parent(self) -> str | None:
-        """The task whose gates are nearest: the one before, where scores carry over."""
-        names = self.store.index().tasks
-        return names[-1].name if self.method.inherits and names else None
+        """The task whose gates are nearest: the one started from, or the one before, where scores carry over."""
+        index = self.store.index()
+        used = [entry for entry in index.tasks if index.in_use(entry)]
+        return self.method.parent or (used[-1].name if self.method.inherits and used else None)
 
     def _bytes_while_learning(self) -> int:
         """Checkpoint (state, best state, two moments), shared state and the task, in float32, generously."""
@@ -212,18 +210,26 @@ class Learner:
         self._refuse([task], new_version=True)
         method = self._new_method()  # first: it may keep positions of the backbone for itself
         method.load_shared(self.store.read_shared())
-        lesson = Lesson.of(task, self.backbone, self.config.reading, self.settings.seed)
+        method.earlier = earlier(self.store)
+        lesson = self._lesson(task)
         found = estimate(lesson, method, self.config.learning)
         return {"backbone": self.backbone.name, **found, "bytes_while_learning": self._bytes_while_learning()}
 
     # Answering.
-    def _open(self, name: str, version: int | None = None) -> Ready:
-        """A stored task, ready to answer. Raises UnknownTaskError, DamagedError."""
-        entry = self.store.index().entry(check_name(name), version)
+    def ready(self, name: str, fresh: bool = False) -> Ready:
+        """A stored task; `fresh`: from disk and with its probes. Raises UnknownTaskError, DamagedError."""
+        entry = self.store.index().entry(check_name(name))
         self._follow_shared()
-        return self._resident.get(
-            entry.file, lambda: self.store.read(entry.name, entry.version), self.backbone, self.method
-        )
+
+        def read() -> TaskRecord:
+            return self.store.read(entry.name, entry.version)
+
+        if fresh:
+            return self._made_ready(read())
+        return self.resident.get(entry.file, read, self.backbone, self.method)
+
+    def _made_ready(self, record: TaskRecord) -> Ready:
+        return Ready.of(record, self.backbone, self.method)
 
     def _follow_shared(self) -> None:
         """Methods whose tasks share weights answer with the latest ones, also when another process learnt since."""
@@ -232,7 +238,7 @@ class Learner:
         method = self.method
         if not method.self_contained and file != self._shared_file:
             method.load_shared(self.store.read_shared())
-            self._resident.clear()
+            self.resident.clear()
             self._shared_file = file
 
     def predict(self, task: str | Sequence[str], inputs: Sequence[Any], *, details: bool = False) -> list[Any]:
@@ -242,25 +248,23 @@ class Learner:
         details: dicts with answer, confidence (chance of the label or of each tag) and whether the input was cut.
         Raises UnknownTaskError, TaskError with the number of the input.
         """
-        if isinstance(inputs, (str, bytes)):
-            raise TaskError("predict takes a list of inputs, not one text: put it into a list")
-        names = [task] * len(inputs) if isinstance(task, str) else list(task)
+        if isinstance(inputs, (str, bytes, dict)) or not hasattr(inputs, "__len__"):
+            raise TaskError(f"predict takes a list of inputs, not one {type(inputs).__name__}: put it into a list")
+        many = isinstance(task, Sequence) and not isinstance(task, str)
+        names = [check_name(one) for one in (task if many else [task] * len(inputs))]
         if len(names) != len(inputs):
             raise TaskError(f"{len(names)} task names for {len(inputs)} inputs; give one name, or one an input")
-        out: list[Any] = [None] * len(inputs)
-        for name in dict.fromkeys(names):
-            where = [i for i, n in enumerate(names) if n == name]
-            ready = self._open(name)
-            for i, answer in zip(where, ready.answers([inputs[i] for i in where], where), strict=True):
-                out[i] = answer if details else answer["answer"]
-        return out
+        opened = {name: self.ready(name) for name in dict.fromkeys(names)}
+        given = enumerate(zip(names, inputs, strict=True), 1)
+        asked = [question(opened[name], value, f"input {i}") for i, (name, value) in given]
+        return [told if details else told["answer"] for told in answers(asked)]
 
     def evaluate(self, task: Task, name: str | None = None) -> dict[str, float]:
         """Scores of a stored task on the test examples of `task` (valid, then train, where there are none).
 
         Raises TaskError if the kinds differ or an example has a label that the stored task never saw.
         """
-        ready = self._open(name or task.name)
+        ready = self.ready(name or task.name)
         if task.kind != ready.lesson.kind.name:
             raise TaskError(f"task {ready.record.name!r} is of kind {ready.lesson.kind.name}, not {task.kind}")
         return ready.evaluate(task.test or task.valid or task.train)
@@ -281,10 +285,8 @@ class Learner:
         return checks
 
     def _verify(self, name: str) -> TaskCheck:
-        entry = self.store.index().entry(check_name(name))
-        self._resident.forget(entry.file)  # read from disk, not from memory
         try:
-            ready = self._open(name)
+            ready = self.ready(name, fresh=True)
         except DamagedError as problem:
             return TaskCheck(name, "damaged", str(problem))
         found = ready.compare()

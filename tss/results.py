@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What `learn` did. scores: on the test split (on valid where there is none), in points, main metric first."""
+    """What `learn` did. scores: on the test split (on valid where there is none), in points, main metric first.
+
+    answers: what the task answered to that split, one an example.
+    """
 
     name: str
     version: int
@@ -22,6 +25,7 @@ class Learned:
     curve: list[list[float | None]]
     warnings: tuple[str, ...]
     resumed: bool
+    answers: tuple[Any, ...] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -39,15 +43,16 @@ class TaskInfo:
     def of(cls, entry: Any) -> TaskInfo:
         """From what the store's index says of a task; no file is opened."""
         told = entry.summary
+        scores = told.get("scores")
         return cls(
             name=entry.name,
             version=entry.version,
-            kind=told["kind"],
-            labels=told["labels"],
+            kind=str(told.get("kind", "?")),
+            labels=told.get("labels", 0),
             bytes=entry.bytes,
             gate_bytes=entry.gate_bytes,
             open_gates=told.get("open_gates"),
-            scores=told["scores"],
+            scores=scores if isinstance(scores, dict) else {},
         )
 
 

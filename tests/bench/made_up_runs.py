@@ -16,7 +16,9 @@ from tss.tasks.task import Example, Task
 TESTS = 12
 
 
-def answers(task: str, chance: random.Random, right: float) -> tuple[dict[str, float], dict[str, list]]:
+def answers(
+    task: str, chance: random.Random, right: float, tests: int = TESTS
+) -> tuple[dict[str, float], dict[str, list]]:
     """Scores and columns of a test, made by the package from made-up answers."""
     from tss.bench.examples import columns
 
@@ -24,7 +26,7 @@ def answers(task: str, chance: random.Random, right: float) -> tuple[dict[str, f
     texts = ["the hotel is in the north", "there is a train at nine", "i booked a table for you tonight"]
     gold: list[Any] = []
     predicted: list[Any] = []
-    for i in range(TESTS):
+    for i in range(tests):
         good = chance.random() < right
         if settings.kind == "classification":
             gold.append(settings.labels[i % len(settings.labels)])

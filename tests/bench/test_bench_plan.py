@@ -53,6 +53,19 @@ def test_the_first_tasks_only():
     assert [cell.tasks for cell in cells[:2]] == [tuple(sequence("asc", order)[:3]) for order in (0, 2)]
 
 
+def test_tasks_of_kinds_that_a_method_does_not_learn_are_left_out(tmp_path: Path):
+    cells = {cell.key: cell for cell in make_plan(EVERYTHING, [0], ["lamol", "tss"], [0]).cells}
+    assert "lamol.ner.o0.s0" not in cells and "tss.ner.o0.s0" in cells
+    learnt = [task for task in sequence("heterogeneous", 0) if not task.startswith("ner/")]
+    assert list(cells["lamol.heterogeneous.o0.s0"].tasks) == learnt and len(learnt) == 35
+    for name, kind in (("words", "tagging"), ("texts", "generation")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "task.json").write_text(f'{{"kind": "{kind}"}}')
+    (tmp_path / "mine.txt").write_text("words\ntexts\nnot-there\n")
+    (own,) = make_plan([str(tmp_path / "mine.txt")], [0], ["lamol"], [0]).cells
+    assert own.tasks == (str(tmp_path / "texts"), str(tmp_path / "not-there"))
+
+
 def test_own_lists_of_tasks(tmp_path: Path):
     (tmp_path / "mine.txt").write_text("asc/laptop\nfolder\n")
     asked = make_plan([str(tmp_path / "mine.txt")], [0], ["tss"], [0]).asked[0]

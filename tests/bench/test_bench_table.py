@@ -14,9 +14,10 @@ import pytest
 from made_up_runs import answers, write_runs
 from typer.testing import CliRunner
 
-from tss.bench.collect import pack, read_runs, results
+from tss.bench.collect import read_runs, results
 from tss.bench.examples import Sums, paired_interval
 from tss.bench.formats import FORMATS, Table
+from tss.bench.pack import pack
 from tss.bench.table import tables
 from tss.cli import app
 from tss.data.sequences import FAMILIES, facts
@@ -137,8 +138,8 @@ def test_a_partial_grid_shows_what_is_missing(runs: Path, tmp_path: Path):
 
 
 def test_packed_runs_give_the_same_tables(runs: Path, tmp_path: Path, found: list[Table]):
-    size = pack(runs, tmp_path / "results" / "runs.jsonl.xz")
-    assert size < sum(log.stat().st_size for log in runs.glob("*.jsonl")) / 10
+    packed = pack(runs, tmp_path / "results" / "runs.jsonl.xz")
+    assert packed.bytes < sum(log.stat().st_size for log in runs.glob("*.jsonl")) / 10
     assert tables(read_runs(tmp_path / "results" / "runs.jsonl.xz")) == found
     with pytest.raises(TssError, match="xz"):
         pack(runs, tmp_path / "runs.zip")
@@ -190,6 +191,16 @@ def test_paired_intervals():
     assert (same.difference, same.low, same.high) == (0.0, 0.0, 0.0) and same.is_noise
     with pytest.raises(TssError, match="different examples"):
         paired_interval([[{"tp": [1], "fp": [0], "fn": [0]}]], [[{"tp": [1, 1], "fp": [0, 0], "fn": [0, 0]}]])
+
+
+def test_costs_stand_beside_the_papers(found: list[Table]):
+    ours = cells(found, "Cost of a task", "TSS")
+    assert (ours["M (paper)"], ours["minutes (paper)"]) == ("896.9", "600")
+    assert float(ours["minutes a task"]) == pytest.approx(1 / 60, rel=1e-3)  # made-up lines took one second each
+    assert ours["head MB"] == "1e-06" and ours["tasks"] == str(3 * 80)
+    assert cells(found, "Cost of a task", "CTR")["minutes (paper)"] == "48,000"
+    notes = next(table.notes for table in found if table.title == "Cost of a task")
+    assert "whole LM 3600 MB" in notes[1]
 
 
 def test_results_are_one_a_method_and_order(runs: Path):

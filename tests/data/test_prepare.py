@@ -229,6 +229,19 @@ def test_ccd_from_a_copy_of_the_hub(tmp_path, hub_cache):
         assert {row["text"] for row in splits["test"]} == {f"test {i}" for i in range(20)}
 
 
+def test_a_whole_preparation_from_the_hub_says_what_it_leaves_out(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from tss.cli import app
+
+    monkeypatch.setattr(prepare, "prepare_from_hub", lambda out, families, progress: [])
+    told = CliRunner().invoke(app, ["data", "prepare", "--hub", "--out", str(tmp_path)])
+    assert told.exit_code == 0 and "not prepared: drg: MultiWOZ" in told.stderr
+    assert "not prepared: sum: icsi" in told.stderr and "ccd" not in told.stderr
+    told = CliRunner().invoke(app, ["data", "prepare", "--hub", "--out", str(tmp_path), "--family", "ccd"])
+    assert told.exit_code == 0 and "not prepared" not in told.stderr
+
+
 def test_what_the_hub_has_not_is_said(tmp_path, monkeypatch, hub_cache):
     with pytest.raises(TaskError, match="drg cannot be taken from the hub: MultiWOZ"):
         list(prepare.from_hub("drg"))

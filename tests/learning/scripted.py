@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tss.methods.method import Group
-from tss.tasks.batches import Batch, Row, collate
+from tss.tasks.batches import Batch, Row, Table
 from tss.tasks.lesson import Split
 
 
@@ -26,10 +26,13 @@ class ScriptedLesson:
         self.asked = 0
         self.sizes: list[int] = []
 
-    def batch(self, rows, numbers) -> Batch:
-        return collate([rows[i] for i in numbers], list(numbers), 0, single=True)
+    def table(self, split: Split) -> Table:
+        return Table(split.rows, 0, True, torch.device("cpu"))
 
-    def develop(self, split: Split, added):
+    def batches(self, rows, size) -> list[Batch]:
+        return []
+
+    def develop(self, split: Split, batches, forward):
         told = self._dev[min(self.asked, len(self._dev) - 1)]
         self.asked += 1
         self.sizes.append(len(split))
@@ -40,6 +43,8 @@ class ScriptedLesson:
 class ScriptedMethod:
     """Counts its steps in one parameter: with SGD, rate 1 and gradient -1 its value is the number of steps."""
 
+    steady = True
+    by_row = False
     losses: dict[int, float] | None = None  # step -> loss in place of the usual one
     gradient: float = -1.0
     lr: float = 1.0

@@ -169,6 +169,26 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(kind):
             torch.testing.assert_close(many, one, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["classification", "tagging", "generation"])
+def test_pieces_of_like_length_give_the_gradient_of_the_whole_batch(kind, monkeypatch: pytest.MonkeyPatch):
+    """On a CPU a batch of mixed lengths is computed in pieces: less padding, the same numbers."""
+    found = {}
+    for by_row in (True, False):
+        lesson = small_lesson(kind, count=13)
+        method = small_method(lesson, "supsup")
+        method.begin(lesson, None)
+        monkeypatch.setattr(type(method), "by_row", by_row)
+        training = Training([lesson], method, LearningConfig(batch_size=13), None, None)
+        lesson.backbone.model.eval()
+        whole = lesson.batch(lesson.train.rows)
+        monkeypatch.setattr("tss.tasks.batches.PASS_COST", 1)
+        assert (len(training._cut(lesson, whole)) > 1) is by_row
+        loss = training._gradients(lesson, whole)
+        found[by_row] = [loss, *(p.grad.clone() for p in training.parameters)]
+    for pieces, one in zip(found[True], found[False], strict=True):
+        torch.testing.assert_close(pieces, one, rtol=1e-3, atol=1e-5)
+
+
 def test_the_unmasked_gradient_is_clipped_then_masked():
     """In `grad` mode the mask comes after the clip: the clip factor does not depend on it."""
     lesson = small_lesson("classification")

@@ -249,9 +249,9 @@ def test_create_in_new_deep_and_empty_folders_and_again(tmp_path):
 def test_newer_format_is_refused_with_the_release_needed(tmp_path):
     store, _ = family(tmp_path / "store")
     index = store.index()
-    raw = encode_index(Index(2, index.identity, index.tasks, index.shared, index.next_id))
+    raw = encode_index(Index(3, index.identity, index.tasks, index.shared, index.next_id))
     (store.path / INDEX).write_bytes(raw.replace(b'"needs":"0.1.0"', b'"needs":"3.7.0"'))
-    with pytest.raises(StoreError, match=r"format 2.*reads format 1.*needs tss 3\.7\.0"):
+    with pytest.raises(StoreError, match=r"format 3.*reads formats up to 2.*needs tss 3\.7\.0"):
         Store.open(store.path)
 
 

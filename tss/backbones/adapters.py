@@ -50,6 +50,17 @@ class Segment:
     columns: int  # = fan-in
 
 
+class Adapters(list[AdapterFunction]):
+    """One function a site, with the flat weights [size] and biases [bias_size] they were made from.
+
+    Who has the weights of several tasks can answer a batch of all of them at once.
+    """
+
+    def __init__(self, functions: list[AdapterFunction], weights: Tensor, biases: Tensor | None):
+        super().__init__(functions)
+        self.weights, self.biases = weights, biases
+
+
 class AdapterBank:
     """Shapes, initial values and functions of all adapters."""
 
@@ -93,19 +104,21 @@ class AdapterBank:
         parts = flat.split(self.width * self.bottleneck)
         return [part.view(s.rows, s.columns) for part, s in zip(parts, self.segments, strict=True)]
 
-    def functions(self, weights: Tensor, biases: Tensor | None = None, linear=F.linear) -> list[AdapterFunction]:
+    def functions(self, weights: Tensor, biases: Tensor | None = None, linear=F.linear) -> Adapters:
         """One adapter function a site from flat weights [size] (and biases [bias_size]).
 
         `linear(x, weight, bias)` may be replaced, for instance by one that watches gradients per example.
         """
-        matrices = self.matrices(weights.to(self.dtype))
+        weights = weights.to(self.dtype)
+        matrices = self.matrices(weights)
         split: list[Tensor | None] = [None] * (2 * self.count)
         if biases is not None:
             split = list(biases.to(self.dtype).split([self.bottleneck, self.width] * self.count))
-        return [
+        made = [
             self._function(matrices[2 * i], split[2 * i], matrices[2 * i + 1], split[2 * i + 1], linear)
             for i in range(self.count)
         ]
+        return Adapters(made, weights, biases)
 
     def _function(self, down, bias_down, up, bias_up, linear) -> AdapterFunction:
         def adapter(x: Tensor) -> Tensor:

@@ -1,15 +1,15 @@
 """`Backbone`: a frozen Hugging Face model, its tokenizer and its adapter sites. Knows no tasks and no methods.
 
-Three families share one face: `states` (what classification and tagging read), `target_logits` and `generate`
-(what generation needs). What a method adds to a forward pass travels as a `Pass`.
+Three families (`families.py`) share one face: `states` (what classification and tagging read), `target_logits` and
+`generate` (what generation needs). What a method adds to a forward pass travels as a `Pass`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,18 +71,35 @@ class Backbone:
         """What turns the ids of an input into vectors."""
         return self.model.get_input_embeddings()
 
+    @property
+    def last(self) -> nn.Module:
+        """The module whose output a head or the LM head reads."""
+        return self.model.base_model
+
     @contextmanager
-    def using(self, added: Pass) -> Iterator[None]:
+    def using(self, added: Settled) -> Iterator[None]:
         """What was added is active inside; after, whatever happens, it is as before."""
         if added.adapters is not None and len(added.adapters) != self.sites.count:
             raise ValueError(f"{len(added.adapters)} adapters for {self.sites.count} sites")
         computing = torch.autocast(self.device.type, self.autocast) if self.autocast else nullcontext()
         before, self.sites.active = self.sites.active, added.adapters
+        hook = None if added.reading is None else self.last.register_forward_hook(partial(_read, added))
         try:
             with self._stand_ins.placed(added.parameters), computing:
                 yield
         finally:
             self.sites.active = before
+            if hook is not None:
+                hook.remove()
+
+    def _within(self, added: Pass, run: Callable[..., Any], *inputs: Tensor) -> Any:
+        """`run(added, *inputs)` with what was added, each row as often as that says; the answers of the first copy."""
+        rows = len(inputs[0])
+        if added.copies > 1:
+            inputs = tuple(each.repeat(added.copies, 1) for each in inputs)
+        settled = added.settled(*inputs[:2])  # of source and mask alone: nothing may depend on a target
+        with self.using(settled):
+            return run(settled, *inputs)[:rows]
 
     @contextmanager
     def full_precision(self) -> Iterator[None]:
@@ -107,177 +124,61 @@ class Backbone:
 
     def states(self, ids: Tensor, mask: Tensor, added: Pass) -> Tensor:
         """Hidden states that a head reads. ids, mask [batch, length] -> [batch, length, d]"""
-        raise BackboneError(f"{type(self).__name__} gives no states")
+        return self._within(added, self._states, ids, mask)
 
     def target_logits(self, ids: Tensor, mask: Tensor, target: Tensor, added: Pass) -> Tensor:
         """Logits of each target token given those before it. target [batch, m] -> [batch, m, vocabulary]"""
-        raise BackboneError(f"{self.name} is an encoder and cannot generate; take an encoder-decoder or a decoder")
+        return self._within(added, self._target_logits, ids, mask, target)
 
     def generate(self, ids: Tensor, mask: Tensor, added: Pass, **limits: int) -> list[list[int]]:
-        """Token ids without special tokens, one list a row; beam search, deterministic.
+        """Token ids without special tokens, one list a row; beam search, deterministic unless top_k is above 0.
 
-        limits: max_tokens, min_tokens, beams, no_repeat.
+        limits: max_tokens, min_tokens, beams, no_repeat; top_k: draw each token from so many likeliest ones.
         """
+        with torch.no_grad():
+            return self._within(added, partial(self._generate, limits), ids, mask)
+
+    def _states(self, added: Settled, ids: Tensor, mask: Tensor) -> Tensor:
+        raise BackboneError(f"{type(self).__name__} gives no states")
+
+    def _target_logits(self, added: Settled, ids: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        raise BackboneError(f"{self.name} is an encoder and cannot generate; take an encoder-decoder or a decoder")
+
+    def _generate(self, limits: dict[str, int], added: Settled, ids: Tensor, mask: Tensor) -> list[list[int]]:
         raise BackboneError(f"{self.name} is an encoder and cannot generate; take an encoder-decoder or a decoder")
 
     def _embedded(self, ids: Tensor, mask: Tensor, prefix: Tensor) -> tuple[Tensor, Tensor]:
         vectors = torch.cat([prefix.to(self.model.dtype), self.embeddings(ids)], dim=1)
         return vectors, torch.cat([mask.new_ones(prefix.shape[:2]), mask], dim=1)
 
-    def _generation(self, max_tokens: int, min_tokens: int = 1, beams: int = 4, no_repeat: int = 0, **fields):
+    def _generation(
+        self, max_tokens: int, min_tokens: int = 1, beams: int = 4, no_repeat: int = 0, top_k: int = 0, **fields
+    ):
         from transformers import GenerationConfig
 
         if beams > 1:
             fields["early_stopping"] = True
+        if top_k:
+            fields["top_k"] = top_k
         return GenerationConfig(
             num_beams=beams,
             max_new_tokens=max_tokens,
             min_new_tokens=min(min_tokens, max_tokens),
             no_repeat_ngram_size=no_repeat,
-            do_sample=False,
+            do_sample=top_k > 0,
             pad_token_id=self.text.pad,
             eos_token_id=self.text.end,
             **fields,
         )
 
 
-class EncoderDecoder(Backbone):
-    """BART, mBART, T5. Heads read the decoder, which is fed the input shifted right."""
-
-    @staticmethod
-    def auto():
-        from transformers import AutoModelForSeq2SeqLM
-
-        return AutoModelForSeq2SeqLM
-
-    @property
-    def start(self) -> int:
-        start = getattr(self.model.config, "decoder_start_token_id", None)
-        return self.text.end if start is None else start
-
-    def _shifted(self, ids: Tensor) -> Tensor:
-        return torch.cat([ids.new_full((len(ids), 1), self.start), ids[:, :-1]], dim=1)
-
-    @property
-    def embeddings(self) -> nn.Module:
-        return self.model.get_encoder().get_input_embeddings()
-
-    def _encode(self, ids: Tensor, mask: Tensor, added: Pass):
-        encoder, prefix = self.model.get_encoder(), added.settled(ids, mask).prefix
-        if prefix is None:
-            return encoder(input_ids=ids, attention_mask=mask), mask
-        vectors, mask = self._embedded(ids, mask, prefix)
-        return encoder(inputs_embeds=vectors, attention_mask=mask), mask
-
-    def states(self, ids: Tensor, mask: Tensor, added: Pass) -> Tensor:
-        with self.using(added):
-            encoded, mask = self._encode(ids, mask, added)
-            decoder = self.model.get_decoder()
-            return decoder(
-                input_ids=self._shifted(ids),
-                encoder_hidden_states=encoded[0],
-                encoder_attention_mask=mask,
-                use_cache=False,
-            )[0]
-
-    def target_logits(self, ids: Tensor, mask: Tensor, target: Tensor, added: Pass) -> Tensor:
-        with self.using(added):
-            encoded, mask = self._encode(ids, mask, added)
-            return self.model(
-                encoder_outputs=encoded,
-                attention_mask=mask,
-                decoder_input_ids=self._shifted(target),
-                use_cache=False,
-            ).logits
-
-    def generate(self, ids: Tensor, mask: Tensor, added: Pass, **limits: int) -> list[list[int]]:
-        with self.using(added), torch.no_grad():
-            encoded, mask = self._encode(ids, mask, added)
-            out = self.model.generate(
-                encoder_outputs=encoded,
-                attention_mask=mask,
-                generation_config=self._generation(**limits, decoder_start_token_id=self.start),
-            )
-        return [self.text.plain(row) for row in out[:, 1:].tolist()]
-
-
-class Encoder(Backbone):
-    """BERT, RoBERTa, DistilBERT. For classification and tagging."""
-
-    reads = "first"
-
-    @staticmethod
-    def auto():
-        from transformers import AutoModel
-
-        return AutoModel
-
-    def states(self, ids: Tensor, mask: Tensor, added: Pass) -> Tensor:
-        with self.using(added):
-            prefix = added.settled(ids, mask).prefix
-            if prefix is None:
-                return self.model(input_ids=ids, attention_mask=mask)[0]
-            vectors, mask = self._embedded(ids, mask, prefix)
-            return self.model(inputs_embeds=vectors, attention_mask=mask)[0][:, prefix.shape[1] :]
-
-
-class Decoder(Backbone):
-    """GPT-2, Llama, Qwen. Generation: source, separator, target; the source is padded on the left."""
-
-    reads = "last"
-
-    @staticmethod
-    def auto():
-        from transformers import AutoModelForCausalLM
-
-        return AutoModelForCausalLM
-
-    def _run(self, module: nn.Module, ids: Tensor, mask: Tensor, added: Settled):
-        vectors = None
-        if added.prefix is not None:
-            vectors, mask = self._embedded(ids, mask, added.prefix)
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-        words = {"input_ids": ids} if vectors is None else {"inputs_embeds": vectors}
-        return module(**words, attention_mask=mask, position_ids=positions, use_cache=False)[0]
-
-    def states(self, ids: Tensor, mask: Tensor, added: Pass) -> Tensor:
-        added = added.settled(ids, mask)
-        with self.using(added):
-            return self._run(self.model.base_model, ids, mask, added)[:, -ids.shape[1] :]
-
-    def _left(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Source tokens moved to the right end, the separator after them."""
-        order = mask.argsort(dim=1, stable=True)
-        ids, mask = ids.gather(1, order), mask.gather(1, order)
-        sep, one = ids.new_full((len(ids), 1), self.text.separator), mask.new_ones((len(ids), 1))
-        return torch.cat([ids, sep], dim=1), torch.cat([mask, one], dim=1)
-
-    def target_logits(self, ids: Tensor, mask: Tensor, target: Tensor, added: Pass) -> Tensor:
-        added = added.settled(ids, mask)  # before the target joins the input: a prefix must not see it
-        source, seen = self._left(ids, mask)
-        whole = torch.cat([source, target[:, :-1]], dim=1)
-        seen = torch.cat([seen, seen.new_ones(target[:, :-1].shape)], dim=1)  # padding after the end is causal
-        with self.using(added):
-            logits = self._run(self.model, whole, seen, added)
-        return logits[:, -target.shape[1] :]
-
-    def generate(self, ids: Tensor, mask: Tensor, added: Pass, **limits: int) -> list[list[int]]:
-        added = added.settled(ids, mask)
-        source, seen = self._left(ids, mask)
-        # As vectors, not ids: the ban on repeated n-grams then sees the output alone and copying stays possible.
-        with self.using(added), torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            if added.prefix is None:
-                vectors = self.embeddings(source)
-            else:
-                vectors, seen = self._embedded(source, seen, added.prefix)
-            out = self.model.generate(
-                inputs_embeds=vectors, attention_mask=seen, generation_config=self._generation(**limits)
-            )
-        return [self.text.plain(row) for row in out.tolist()]
-
-
-FAMILIES: dict[str, type[Backbone]] = {"encoder-decoder": EncoderDecoder, "encoder": Encoder, "decoder": Decoder}
+def _read(added: Settled, module: nn.Module, args: tuple, out: Any) -> Any:
+    """A forward hook: what the model gives last, read as the pass says."""
+    states = added.read(out[0])
+    if isinstance(out, tuple):
+        return states, *out[1:]
+    out["last_hidden_state"] = states
+    return out
 
 
 def hash_tensors(tensors: dict[str, Tensor]) -> str:

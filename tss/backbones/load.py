@@ -58,7 +58,7 @@ def load_backbone(name: str = DEFAULT, *, device: str = "cpu", dtype: str = "flo
     from safetensors import SafetensorError
     from transformers import AutoConfig
 
-    from tss.backbones.backbone import FAMILIES
+    from tss.backbones.families import FAMILIES
     from tss.backbones.sites import layout_of
 
     where, local = resolve(name)

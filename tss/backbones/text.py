@@ -9,12 +9,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+MOST_WORDS = 100_000  # remembered, so that a server's memory stays flat
+
 
 class TextCodec:
     """One tokenizer, with the marks that open, separate and close a sequence."""
 
     def __init__(self, tokenizer, config, family: str):
         self._tokenizer = tokenizer
+        self._words: dict[str, list[int]] = {}  # words come again and again
         self.special = frozenset(tokenizer.all_special_ids)
         marks = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         # A word outside the vocabulary is text as well; but where "unknown" is the end mark too, it is a mark.
@@ -60,8 +63,13 @@ class TextCodec:
 
     def word(self, word: str) -> list[int]:
         """Ids of one word of a sentence, as it stands after a blank; never empty."""
-        ids = self.tokens(" " + word) or self.tokens(word)
-        return ids or [self._unknown if self._unknown is not None else self.pad]
+        ids = self._words.get(word)
+        if ids is None:
+            ids = self.tokens(" " + word) or self.tokens(word)
+            ids = ids or [self._unknown if self._unknown is not None else self.pad]
+            if len(self._words) < MOST_WORDS:
+                self._words[word] = ids
+        return list(ids)
 
     def wrap(self, parts: Sequence[list[int]], limit: int) -> tuple[list[int], bool]:
         """One sequence `opening part separator part … closing` of at most `limit` ids, and whether it was cut.

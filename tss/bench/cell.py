@@ -16,14 +16,17 @@ from tss.config import resolve
 from tss.data.sequences import load_tasks
 from tss.errors import ConfigError, StoreError
 from tss.learner import Learner
-from tss.learning.loop import Watch
+from tss.learning.loop import Progress, Watch
+from tss.learning.parallel import ALONE, Ranks
 from tss.learning.probes import environment
+from tss.learning.track import Track, tracked
 from tss.methods import method_class
 from tss.tasks.task import Task
 
 if TYPE_CHECKING:
     from tss.backbones.backbone import Backbone
 
+_ELSEWHERE = ("runs", "data", "device", "track")  # what does not decide the numbers
 SPOT_CHECKS = 0.05  # share of the cells taken as equal that are tested again
 
 
@@ -32,6 +35,7 @@ class Grid:
     """What all cells have in common. runs: the folder of logs and stores; data: the prepared tasks.
 
     limit_test: only so many test examples a task; first: only so many tasks of a sequence (0: all, both).
+    track: trackers that are told of every step.
     """
 
     runs: str
@@ -42,10 +46,11 @@ class Grid:
     device: str | None = None
     limit_test: int = 0
     first: int = 0
+    track: Sequence[str] = ()
 
     def settings(self) -> dict[str, Any]:
         """What decides the numbers, wherever the folders are."""
-        return {key: value for key, value in asdict(self).items() if key not in ("runs", "data", "device")}
+        return {key: value for key, value in asdict(self).items() if key not in _ELSEWHERE}
 
     def log(self, cell: Cell) -> Path:
         return Path(self.runs) / f"{cell.key}.jsonl"
@@ -90,20 +95,55 @@ class Backbones:
 
 
 def run_cell(
-    cell: Cell, grid: Grid, backbones: Backbones, watch: Watch | None = None, told: Told | None = None
+    cell: Cell,
+    grid: Grid,
+    backbones: Backbones,
+    watch: Watch | None = None,
+    told: Told | None = None,
+    ranks: Ranks = ALONE,
 ) -> None:
     """Learn and test what the cell still lacks. Raises TssError; what is in its log stays."""
+    own = (grid.log(cell), grid.store(cell))
+    with ranks.own(Path(grid.runs), [str(path.relative_to(grid.runs)) for path in own]) as place:
+        _run_cell(cell, replace(grid, runs=str(place)), backbones, watch, told, ranks)
+
+
+def _run_cell(
+    cell: Cell, grid: Grid, backbones: Backbones, watch: Watch | None, told: Told | None, ranks: Ranks
+) -> None:
     tasks = [_cut(task, grid.limit_test) for task in load_tasks(cell.tasks, grid.data)]
     learner = _open(cell, grid, tasks)
+    learner.ranks = ranks
     backbones.lend(learner)
     header = _header(cell, grid, learner, tasks)
     found = read_header(grid.log(cell))
     if found and found["tasks"] != header["tasks"]:
         raise StoreError(f"{cell.key} was begun on other data than {grid.data} holds; use another folder for its runs")
     testing = Testing(triangle=cell.triangle, probes=False, examples=True, spot=SPOT_CHECKS)
-    lines = run_sequence(learner, tasks, grid.log(cell), watch=watch, told=told, header=header, testing=testing)
+    about = {"cell": cell.key, "backbone": header["backbone"], **learner.config.flat()}
+    with tracked(grid.track, Path(grid.runs) / "track", cell.key, about) as track:
+        watch, told = _listening(track, watch, told)
+        lines = run_sequence(learner, tasks, grid.log(cell), watch=watch, told=told, header=header, testing=testing)
     if len(lines) > 1 and (overlaps := gate_overlap(learner, lines)):
         append(grid.log(cell), {"overlap": overlaps})
+
+
+def _listening(track: Track | None, watch: Watch | None, told: Told | None) -> tuple[Watch | None, Told | None]:
+    """Who is told of steps and lines: trackers, too."""
+    if track is None:
+        return watch, told
+
+    def step(now: Progress) -> None:
+        track.watch(now)
+        if watch:
+            watch(now)
+
+    def line(one: dict[str, Any]) -> None:
+        track.scores(one["task"], one["scores"])
+        if told:
+            told(one)
+
+    return step, line
 
 
 def _open(cell: Cell, grid: Grid, tasks: Sequence[Task]) -> Learner:
@@ -148,9 +188,12 @@ def _header(cell: Cell, grid: Grid, learner: Learner, tasks: Sequence[Task]) -> 
         **{key: getattr(cell, key) for key in ("sequence", "order", "seed", "triangle")},
         "backbone": Path(grid.backbone).name,
         "backbone_hash": backbone.fingerprint(),
+        "parameters": sum(p.numel() for p in backbone.model.parameters()),
+        "trained": method.size,
         "preset": grid.preset,
         "config": learner.config.flat(),
         "limit_test": grid.limit_test,
+        "processes": learner.ranks.count,
         "tasks": [_described(ref, task) for ref, task in zip(cell.tasks, tasks, strict=True)],
         "environment": {
             "tss": tss.__version__,

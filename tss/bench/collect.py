@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -101,24 +100,6 @@ def _parse(text: str) -> list[Run]:
     return runs
 
 
-def pack(path: Path | str, out: Path | str) -> int:
-    """Put all lines of a folder of runs into one compressed file (.xz or .gz) and return its size in bytes."""
-    runs, out = read_runs(path), Path(out)
-    opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(out.suffix)
-    if opener is None:
-        raise TssError(f"{out} must end in .xz or .gz, for example {out.name}.jsonl.xz")
-    lines: list[Any] = [{"grid": runs.grid}]
-    for run in sorted(runs.runs, key=lambda run: run.header["cell"]):
-        lines += [run.header, *run.lines, *([{"overlap": run.overlap}] if run.overlap else [])]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.name}.part")
-    options = {"preset": 9 | lzma.PRESET_EXTREME} if out.suffix == ".xz" else {"compresslevel": 9}
-    with opener(part, "wt", encoding="utf-8", **options) as packed:
-        packed.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    os.replace(part, out)
-    return out.stat().st_size
-
-
 def results(runs: Runs) -> list[Result]:
     """Every method on every order that was asked for, as far as it was run."""
     by_sequence = {}
@@ -157,7 +138,7 @@ def _from_sequence(method: str, run: Run) -> Result:
         scores, tested = lines[-1].get("final_scores", {}), lines[-1].get("final_examples", {})
         final = [scores.get(name, own) for name, own in zip(names, final, strict=True)]
         examples = [tested.get(name, own) for name, own in zip(names, examples, strict=True)]
-    entry = {**entry_of(_label(method, head), head["forgets"], lines), "overlap": run.overlap}
+    entry = {**entry_of(label_of(method, head), head["forgets"], lines), "overlap": run.overlap}
     return Result(
         **_identity(method, head, head["sequence"], head["order"], head["seed"]),
         tasks=names,
@@ -195,7 +176,7 @@ def _from_tasks(
         matrix=[main[: k + 1] for k in range(len(main))] if whole else [],
         examples=[line and line.get("examples") for line in lines],
         shared=True,
-        entry=entry_of(_label(method, head), False, rows) if whole else {},
+        entry=entry_of(label_of(method, head), False, rows) if whole else {},
         proof=proof([line for line in lines if line]),
     )
 
@@ -203,7 +184,7 @@ def _from_tasks(
 def _identity(method: str, head: dict[str, Any], sequence: str, order: int, seed: int) -> dict[str, Any]:
     return {
         "method": method,
-        "label": _label(method, head),
+        "label": label_of(method, head),
         "forgets": head["forgets"],
         "sequence": sequence,
         "order": order,
@@ -211,7 +192,7 @@ def _identity(method: str, head: dict[str, Any], sequence: str, order: int, seed
     }
 
 
-def _label(method: str, head: dict[str, Any]) -> str:
+def label_of(method: str, head: dict[str, Any]) -> str:
     """The class's label; a second name of a method (w/o SM) is told apart by it."""
     return head["label"] if method == head["method"] else f"{head['label']} ({method})"
 
@@ -225,7 +206,8 @@ def documents(runs: Runs, sequence: str) -> list[dict[str, Any]]:
     found = [one for one in results(runs) if one.sequence == sequence and one.matrix]
     for order, seed in sorted({(one.order, one.seed) for one in found}):
         chosen = {one.method: one for one in found if (one.order, one.seed) == (order, seed)}
-        first = next(iter(chosen.values()))
+        first = max(chosen.values(), key=lambda one: len(one.tasks))
+        chosen = {name: one for name, one in chosen.items() if one.tasks == first.tasks}  # LAMOL lacks tagging
         if out and {task["name"] for task in out[0]["tasks"]} != set(first.tasks):
             continue
         kinds = {task["name"]: task for run in runs.runs for task in run.header["tasks"]}

@@ -1,6 +1,6 @@
 """What each test example contributes, in columns: small in a file, and enough to score any sample of the examples.
 
-classification  {"labels": [name], "predicted": [number], "gold": [number]}
+classification  {"labels": [name], "predicted": [number], "gold": [number]}; predicted = len(labels): no answer
 tagging         {"tp": [count], "fp": [count], "fn": [count]}
 summaries       {"rouge1": [points], "rouge2": [points], "rougeL": [points]}
 replies (BLEU)  {"sys_len": [count], "ref_len": [count], "correct": [[4 counts]], "total": [[4 counts]]}
@@ -29,17 +29,27 @@ ROUNDS = 1000  # samples of a bootstrap
 def test(learner: Learner, task: Task) -> tuple[dict[str, float], Columns]:
     """Test a stored task: its scores in points, main metric first, and the columns of its test examples."""
     examples = task.test or task.valid or task.train
-    predicted = learner.predict(task.name, examples)
+    ready = learner.ready(task.name)
+    kind, backbone = ready.lesson.kind, ready.lesson.backbone
+    backbone.model.eval()
+    # In the same batches as when it was just learnt: then equal answers mean that nothing changed.
+    found = ready.lesson.answers([kind.input_row(backbone, example.input) for example in examples], ready.added)
+    predicted = [answer.value for answer in found]
     gold = [example.target for example in examples]
     scores = metrics.score(task.kind, task.metric, predicted, gold, task.labels)
     return scores, columns(task, predicted, gold)
+
+
+def tested(task: Task, scores: dict[str, float], answers: Sequence[Any]) -> tuple[dict[str, float], Columns]:
+    """The same from the answers that a task gave when it was learnt."""
+    return scores, columns(task, answers, [example.target for example in task.test or task.valid or task.train])
 
 
 def columns(task: Task, predicted: Sequence[Any], gold: Sequence[Any]) -> Columns:
     """`metrics.parts` of the examples as columns."""
     rows = metrics.parts(task.kind, task.metric, predicted, gold)
     if task.kind == "classification":
-        number = {label: i for i, label in enumerate(task.labels)}
+        number = {label: i for i, label in enumerate((*task.labels, metrics.NO_ANSWER))}
         return {"labels": list(task.labels), **{key: [number[row[key]] for row in rows] for key in rows[0]}}
     return {key: [_small(row[key]) for row in rows] for key in rows[0]}
 
@@ -63,8 +73,8 @@ class Sums:
         """Raises TssError for columns of another form."""
         if "predicted" in found:
             count = len(found["labels"])
-            cells = np.asarray(found["gold"]) * count + np.asarray(found["predicted"])
-            return cls("classification", np.eye(count * count, dtype=np.float32)[cells])
+            cells = np.asarray(found["gold"]) * (count + 1) + np.asarray(found["predicted"])
+            return cls("classification", np.eye(count * (count + 1), dtype=np.float32)[cells])
         for kind, keys in _KEYS.items():
             if keys[0] in found:
                 stacked = np.column_stack([np.asarray(found[key], dtype=np.float64) for key in keys])
@@ -85,10 +95,10 @@ _KEYS = {
 
 
 def _classification(sums: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
-    classes = round(sums.shape[1] ** 0.5)
-    table = sums.reshape(-1, classes, classes)  # [samples, gold, predicted]
+    classes = int(sums.shape[1] ** 0.5)
+    table = sums.reshape(-1, classes, classes + 1)  # [samples, gold, predicted or none]
     hits = np.diagonal(table, axis1=1, axis2=2)
-    seen = table.sum(axis=1) + table.sum(axis=2)
+    seen = table[:, :, :classes].sum(axis=1) + table.sum(axis=2)
     f1 = np.divide(2 * hits, seen, out=np.zeros_like(hits, dtype=np.float64), where=seen > 0)
     occurs = (seen > 0).sum(axis=1)
     return {"macro_f1": 100 * f1.sum(axis=1) / occurs, "accuracy": 100 * hits.sum(axis=1) / counts}

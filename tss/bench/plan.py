@@ -1,21 +1,27 @@
 """What a grid consists of: cells, each one training from an empty store, and which sequences they serve.
 
 A method whose tasks do not influence each other has one cell a task, shared by every order and sequence; a joint
-method has one cell a family; any other method one cell a sequence and order.
+method has one cell a family; any other method one cell a sequence and order. Tasks of kinds that a method does not
+learn are left out of its cells (LAMOL learns no tagging), and a cell of no other task is not run.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tss.data.sequences import FAMILIES, ORDERS, SEQUENCES, facts, own_sequence, sequence
+from tss.data.sequences import FAMILIES, KIND_AND_METRIC, ORDERS, SEQUENCES, facts, own_sequence, sequence
 from tss.errors import ConfigError
 from tss.methods import METHODS, method_class
+from tss.tasks.example import KINDS
+
+if TYPE_CHECKING:
+    from tss.methods.method import Method
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ def _asked(name: str, order: int, first: int) -> Asked:
 
 def _cells(method: str, asked: Sequence[Asked], seed: int) -> Iterator[Cell]:
     kind = method_class(method)
+    asked = [one for one in (replace(one, tasks=_learnable(kind, one.tasks)) for one in asked) if one.tasks]
     every = tuple(dict.fromkeys(task for one in asked for task in one.tasks))
     if kind.joint:
         for family in dict.fromkeys(map(_family, every)):
@@ -106,6 +113,21 @@ def _cells(method: str, asked: Sequence[Asked], seed: int) -> Iterator[Cell]:
             key = f"{method}.{one.sequence}.o{one.order}.s{seed}"
             full = kind.forgets and one.order == ORDERS[0]
             yield Cell(key, method, seed, one.tasks, one.sequence, one.order, full)
+
+
+def _learnable(method: type[Method], tasks: tuple[str, ...]) -> tuple[str, ...]:
+    """The tasks of kinds that the method learns, and those whose kind only reading them will tell."""
+    missing = set(KINDS) - set(method.kinds)
+    return tuple(task for task in tasks if _kind(task) not in missing) if missing else tasks
+
+
+def _kind(task: str) -> str:
+    if task in facts("tasks"):
+        return KIND_AND_METRIC[_family(task)][0]
+    try:
+        return str(json.loads(Path(task, "task.json").read_text(encoding="utf-8"))["kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""  # reading the task will say what is wrong with it
 
 
 def _family(task: str) -> str:

@@ -1,5 +1,5 @@
-"""Run the cells of a grid, in this process or in several that share a device. What is done is skipped, what was cut
-goes on, and a cell that fails does not stop the others.
+"""Run the cells of a grid: in this process, in several that share a device, or on a Ray cluster (`ray_run.py`). What is
+done is skipped, what was cut goes on, and a cell that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tss.bench.cell import Backbones, Grid, run_cell
 from tss.bench.plan import Cell, Plan
 from tss.errors import StoreError, TaskError, TssError
+from tss.learning.parallel import ALONE, Ranks
+from tss.learning.track import check_trackers
+
+if TYPE_CHECKING:
+    from tss.bench.ray_run import Cluster
 
 GRID = "grid.json"
 RETRIES = 2  # of a cell whose process died
@@ -45,6 +50,7 @@ def prepare_runs(grid: Grid, plan: Plan) -> None:
     if not Path(grid.data).is_dir():
         raise TaskError(f"there is no folder {grid.data} of prepared tasks; `tss data prepare` makes one")
     grid.check_options(sorted({cell.method for cell in plan.cells}))
+    check_trackers(grid.track)
     file = Path(grid.runs) / GRID
     asked = {f"{one.sequence}/{one.order}": list(one.tasks) for one in plan.asked}
     settings = grid.settings()
@@ -67,18 +73,35 @@ def prepare_runs(grid: Grid, plan: Plan) -> None:
     os.replace(part, file)
 
 
-def run_grid(plan: Plan, grid: Grid, jobs: int = 1, listen: Listen | None = None) -> Finished:
-    """Run every cell that is not done. jobs: processes; 1 runs all in this one. Raises what `prepare_runs` raises."""
-    prepare_runs(grid, plan)
+def run_grid(
+    plan: Plan,
+    grid: Grid,
+    jobs: int = 1,
+    listen: Listen | None = None,
+    cluster: Cluster | None = None,
+    ranks: Ranks = ALONE,
+) -> Finished:
+    """Run every cell that is not done. jobs: processes; 1 runs all in this one. cluster: run on Ray instead.
+
+    ranks: processes that call this together, to train each cell together; then a cell that fails ends the run.
+    Raises what `prepare_runs` raises, and what `run_on_ray` does.
+    """
+    if ranks.first:
+        prepare_runs(grid, plan)
     tell = listen or (lambda cell, what, details: None)
     finished, open_cells = Finished(), []
+    done = ranks.agree([cell.key for cell in plan.cells if grid.done(cell)])
     for cell in plan.cells:
-        if grid.done(cell):
+        if cell.key in done:
             finished.skipped.append(cell.key)
             tell(cell, "skipped", {})
         else:
             open_cells.append(cell)
-    if jobs > 1:
+    if cluster is not None:
+        from tss.bench.ray_run import run_on_ray
+
+        run_on_ray(open_cells, grid, cluster, tell, finished)
+    elif jobs > 1:
         _Processes(open_cells, grid, min(jobs, len(open_cells)), tell, finished).run()
         for cell in open_cells:
             if cell.key not in (*finished.done, *finished.failed):
@@ -86,12 +109,16 @@ def run_grid(plan: Plan, grid: Grid, jobs: int = 1, listen: Listen | None = None
     else:
         backbones = Backbones()
         for cell in open_cells:
-            what, details = attempt(cell, grid, backbones, tell)
-            _note(finished, cell, what, details, tell)
+            what, details = attempt(cell, grid, backbones, tell, ranks)
+            if what == "failed" and ranks.count > 1:  # the others may be waiting for this rank in the middle of it
+                raise TssError(f"{cell.key} failed: {details['error']}; run the same command to go on")
+            note(finished, cell, what, details, tell)
     return finished
 
 
-def attempt(cell: Cell, grid: Grid, backbones: Backbones, tell: Listen) -> tuple[str, dict[str, Any]]:
+def attempt(
+    cell: Cell, grid: Grid, backbones: Backbones, tell: Listen, ranks: Ranks = ALONE
+) -> tuple[str, dict[str, Any]]:
     """Run one cell; whatever goes wrong becomes ("failed", {"error"}), with the traceback beside the cell's log."""
     trace = Path(grid.runs) / f"{cell.key}.error.txt"
     tell(cell, "begun", {"pid": os.getpid()})
@@ -102,6 +129,7 @@ def attempt(cell: Cell, grid: Grid, backbones: Backbones, tell: Listen) -> tuple
             backbones,
             watch=lambda now: tell(cell, "step", asdict(now)),
             told=lambda line: tell(cell, "task", {"task": line["task"], "scores": line["scores"]}),
+            ranks=ranks,
         )
     except Exception as error:  # one cell must not end the grid, whatever it met
         trace.write_text(traceback.format_exc(), encoding="utf-8")
@@ -111,7 +139,8 @@ def attempt(cell: Cell, grid: Grid, backbones: Backbones, tell: Listen) -> tuple
     return "done", {}
 
 
-def _note(finished: Finished, cell: Cell, what: str, details: dict[str, Any], tell: Listen) -> None:
+def note(finished: Finished, cell: Cell, what: str, details: dict[str, Any], tell: Listen) -> None:
+    """Count a cell that came to its end, and tell of it."""
     if what == "done":
         finished.done.append(cell.key)
     else:
@@ -163,7 +192,7 @@ class _Processes:
                 if left:
                     self.tell(cell, "retried", {"status": status})
             with self.lock:
-                _note(self.finished, cell, what, details, self._tell)
+                note(self.finished, cell, what, details, self._tell)
         if process := self.running.get(number):
             process.stdin.close()  # type: ignore[union-attr]
             process.wait()

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tss.bench.examples import test
+from tss.bench.examples import test, tested
 from tss.gates.packed import overlap
 from tss.learner import Learner
 from tss.learning.loop import Watch
 from tss.randomness import shuffler
+from tss.results import Learned
 from tss.tasks.task import Task
 
 # told after each task: (line of the task just learnt)
@@ -63,12 +64,14 @@ def run_sequence(
         log.unlink(missing_ok=True)
     if header is not None and not log.exists():
         append(log, header)
+    learnt: dict[str, Learned] = {}
     if len(lines) < len(tasks) and learner.method.joint and tasks[0].name not in learner.store.index().names():
-        learner.learn_together(tasks, progress=watch)
+        learnt = {one.name: one for one in learner.learn_together(tasks, progress=watch)}
     for k in range(len(lines), len(tasks)):
-        if tasks[k].name not in learner.store.index().names():
-            learner.learn(tasks[k], progress=watch)
-        line = _Testing(learner, tasks, lines, testing or Testing()).line()
+        name = tasks[k].name
+        if name not in learner.store.index().names():
+            learnt[name] = learner.learn(tasks[k], progress=watch)
+        line = _Testing(learner, tasks, lines, testing or Testing()).line(learnt.pop(name, None))
         append(log, line)
         lines.append(line)
         if told:
@@ -127,7 +130,8 @@ class _Testing:
         self.last = len(lines) + 1 == len(tasks)
         self.record = learner.store.read(self.task.name)
 
-    def line(self) -> Line:
+    def line(self, learnt: Learned | None) -> Line:
+        """learnt: what `learn` answered; None if it was learnt by a run that was cut before this line."""
         meta, tensors = self.record.meta, self.record.tensors
         entry = self.learner.store.index().entry(self.task.name)
         line = {
@@ -137,12 +141,15 @@ class _Testing:
             "gate_bytes": entry.gate_bytes or _bytes(tensors, "method."),
             "head_bytes": _bytes(tensors, "head."),
             "facts": meta["facts"],
-            "curve": meta["curve"],
+            "curve": [[step, *(v if v is None else round(v, 4) for v in values)] for step, *values in meta["curve"]],
             "file": entry.file,
             "frozen": meta["frozen_hash"],
         }
         if self.testing.examples:
-            line["scores"], line["examples"] = test(self.learner, self.task)
+            if learnt is None or learnt.answers is None:
+                line["scores"], line["examples"] = test(self.learner, self.task)
+            else:
+                line["scores"], line["examples"] = tested(self.task, learnt.scores, learnt.answers)
         line |= self._forgotten() if self.learner.method.forgets else self._unchanged(line)
         line["row"].append(_main(line["scores"]))
         return line

@@ -7,6 +7,7 @@ from math import sqrt
 
 from tss.bench import published
 from tss.bench.collect import Runs, sequences
+from tss.bench.cost import costs
 from tss.bench.formats import MISSING, Table
 from tss.bench.measured import Measure, Measured, Over, final, forgetting, forgetting_since_best
 from tss.bench.published import FAMILIES, SETTINGS, SYSTEMS, Numbers
@@ -29,7 +30,7 @@ def tables(runs: Runs) -> list[Table]:
             _transfer(measured, setting),
         ]
     out += [_orders(measured, setting) for setting in SETTINGS]
-    out.append(_intervals(measured))
+    out += [_intervals(measured), costs(runs)]
     out += [_own(measured, name) for name in sequences(runs) if name not in (*FAMILIES, "heterogeneous")]
     return [*out, Table("Notes", (), (), (*_about_runs(measured), *_about_noise(measured), *published.NOTES))]
 

@@ -13,7 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 import tss
-from tss.cli import backbone, bench, data, demo, learn, look, predict
+from tss.cli import backbone, bench, data, demo, history, learn, look, predict
+from tss.cli import serve as serving
 from tss.errors import TssError
 
 
@@ -84,9 +85,12 @@ for command in (
     look.tasks,
     look.verify,
     look.methods,
+    serving.serve,
     demo.report,
 ):
     app.command(no_args_is_help=command is not demo.demo and command is not look.methods)(command)
+for called in (history.export, history.import_, history.rollback, history.remove, history.gc):
+    app.command(called.__name__.rstrip("_"), no_args_is_help=True)(called)
 
 data_commands = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Prepare and check the data of the paper."

@@ -36,6 +36,17 @@ def run(
     change: options.Set = None,
     tasks: Annotated[int, typer.Option(min=0, help="Only so many tasks of each sequence; 0: all.")] = 0,
     limit_test: Annotated[int, typer.Option(min=0, help="Only so many test examples a task; 0: all.")] = 0,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|ADDRESS", help="Run cells on a Ray cluster; auto: this machine's.", show_default=False
+        ),
+    ] = None,
+    gpus_per_cell: Annotated[
+        float | None, typer.Option(min=0, help="On Ray; 0.125 where there is a GPU.", show_default=False)
+    ] = None,
+    cpus_per_cell: Annotated[float, typer.Option(min=0, help="On Ray.")] = 1,
+    track: options.Track = "",
 ) -> None:
     """Run methods on sequences of tasks.
 
@@ -46,18 +57,32 @@ def run(
     Examples:
       tss bench run --data data --out runs --sequences asc,ner --methods tss,supsup
       tss bench run --data data --out runs --jobs 8 --device cuda
+      tss bench run --data data --out runs --ray auto --gpus-per-cell 0.125
+      accelerate launch --multi_gpu --num_processes 2 -m tss bench run --data data --out runs
     """
     from tss.bench.cell import Grid
     from tss.bench.plan import make_plan
+    from tss.bench.ray_run import Cluster
     from tss.bench.run import run_grid
     from tss.cli.bench_live import Live
+    from tss.cli.launched import launched
 
-    plan = make_plan(
-        _words(sequences), _numbers("--orders", orders), _words(methods), _numbers("--seeds", seeds), tasks
-    )
-    grid = Grid(str(out), str(data), backbone, preset, options.settings(change) or {}, device, limit_test, tasks)
-    with Live(plan) as live:
-        finished = run_grid(plan, grid, jobs, live.tell)
+    named, chosen = options.words(sequences), options.words(methods)
+    plan = make_plan(named, _numbers("--orders", orders), chosen, _numbers("--seeds", seeds), tasks)
+    cluster = None if ray is None else Cluster(ray, gpus_per_cell, cpus_per_cell)
+    if cluster and jobs > 1:
+        raise ConfigError("--jobs and --ray are two ways to run cells side by side; give one of them")
+    given = options.settings(change) or {}
+    with launched(device) as ranks:
+        if ranks.count > 1 and (cluster or jobs > 1):
+            raise ConfigError("processes that were launched together train one cell after another: no --jobs, no --ray")
+        where, trackers = ranks.device or device, options.words(track)
+        grid = Grid(str(out), str(data), backbone, preset, given, where, limit_test, tasks, trackers)
+        if not ranks.first:
+            run_grid(plan, grid, ranks=ranks)
+            return
+        with Live(plan) as live:
+            finished = run_grid(plan, grid, jobs, live.tell, cluster, ranks)
     show.note(
         f"{len(finished.done)} cells run, {len(finished.skipped)} were done before, {len(finished.failed)} failed; "
         f"`tss bench table {out}` prints the tables"
@@ -89,6 +114,7 @@ def table(
 def pack(
     runs: Runs,
     out: Annotated[Path, typer.Option(help="The file to write, .jsonl.xz or .jsonl.gz.", show_default=False)],
+    most: Annotated[float, typer.Option(min=0, help="MiB of all files in its folder together.")] = 5.0,
 ) -> None:
     """Put all lines of a folder of runs into one file.
 
@@ -96,9 +122,12 @@ def pack(
     Example:
       tss bench pack runs --out results/raw/grid.jsonl.xz
     """
-    from tss.bench.collect import pack as pack_runs
+    from tss.bench.pack import pack as pack_runs
 
-    typer.echo(f"wrote {out}, {show.size(pack_runs(runs, out))}")
+    made = pack_runs(runs, out, int(most * (1 << 20)))
+    inside = f"{made.cells} cells, {made.tasks} tasks, {made.per_task / 1024:.1f} KiB a task"
+    total = f"{out.parent} holds {show.size(made.bytes + made.beside)} of {most:g} MiB"
+    typer.echo(f"wrote {out}, {show.size(made.bytes)}: {inside}; {total}")
 
 
 def work() -> None:
@@ -108,14 +137,10 @@ def work() -> None:
     work_on()
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
 def _numbers(option: str, text: str) -> list[int]:
     """`0-2,4` as [0, 1, 2, 4]."""
     out: list[int] = []
-    for word in _words(text):
+    for word in options.words(text):
         first, _, last = word.partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
             raise ConfigError(f"{option} {text!r} is not a list of numbers; write for example 0-4 or 0,2")

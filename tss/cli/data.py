@@ -32,10 +32,13 @@ def prepare(
     """
     if hub == (raw is not None):
         raise ConfigError("say where the files come from: either --raw FOLDER or --hub")
+    from tss.data.prepare import not_on_hub, prepare_from_hub
     from tss.data.prepare import prepare as from_raw
-    from tss.data.prepare import prepare_from_hub
 
     done = from_raw(raw, out, family or None, _tell) if raw else prepare_from_hub(out, family or None, progress=_tell)
+    if hub and not family:
+        for name, lacking in not_on_hub().items():
+            show.note(f"not prepared: {name}: {lacking}; take --raw for them")
     if as_json:
         show.document({"tasks": [asdict(task) for task in done]})
         return

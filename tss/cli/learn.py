@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tss.cli import options, show
+from tss.cli.launched import launched
+from tss.learning.track import check_trackers
 from tss.tasks.task import Task
 
 if TYPE_CHECKING:
-    from tss.learner import Learned
+    from tss.learner import Learned, Learner
+    from tss.learning.loop import Progress
 
 
 class OnError(str, Enum):
@@ -44,6 +48,7 @@ def learn(
     new_version: Annotated[
         bool, typer.Option("--new-version", help="Learn a known task again; the old one stays.")
     ] = False,
+    track: options.Track = "",
     on_error: Annotated[OnError, typer.Option("--on-error", help="What a bad row does.")] = OnError.stop,
     as_json: show.Json = False,
 ) -> None:
@@ -56,8 +61,10 @@ def learn(
       tss learn store reviews/
       tss learn store reviews/ --dry-run
       tss learn store reviews/ --set max_steps=300
+      tss learn store reviews/ --track tensorboard
     """
     config = options.settings(change)
+    check_trackers(options.words(track))
     task = Task.from_folder(task_folder, on_error=on_error.value)
     for warning in task.warnings:
         show.note(f"warning: {warning}")
@@ -70,13 +77,34 @@ def learn(
         with TemporaryDirectory() as nowhere:  # a plan for a new store must not make one
             _show_plan(chosen(store if store.exists() else nowhere).plan(task), as_json)
         return
-    learner = chosen(store)
-    with show.progress_bar() as progress:
-        learned = learner.learn(task, new_version=new_version, progress=progress)
+    with launched(device) as ranks, ranks.own(store) as place:
+        learner = chosen(place, device=ranks.device or device)
+        learner.ranks = ranks
+        learned = _learn(learner, task, new_version, options.words(track), Path(f"{store}-track"))
+        if not ranks.first:
+            return
     for warning in learned.warnings:
         if warning not in task.warnings:
             show.note(f"warning: {warning}")
     _show_learned(learned, as_json)
+
+
+def _learn(learner: Learner, task: Task, new_version: bool, trackers: list[str], folder: Path) -> Learned:
+    from tss.learning.track import tracked
+
+    about = learner.config.flat() if trackers else {}
+    quiet = not learner.ranks.first
+    with show.progress_bar(quiet) as shown, tracked(trackers, folder, task.name, about) as track:
+
+        def watch(now: Progress) -> None:
+            for one in (shown, track and track.watch):
+                if one:
+                    one(now)
+
+        learned = learner.learn(task, new_version=new_version, progress=watch)
+        if track:
+            track.scores(learned.name, learned.scores)
+    return learned
 
 
 def _show_plan(plan: dict[str, Any], as_json: bool) -> None:
@@ -94,7 +122,7 @@ def _readable(key: str, value: Any) -> str:
 
 def _show_learned(learned: Learned, as_json: bool) -> None:
     if as_json:
-        show.document(asdict(learned))
+        show.document({key: value for key, value in asdict(learned).items() if key != "answers"})
         return
     resumed = ", resumed" if learned.resumed else ""
     typer.echo(f"learnt {show.printable(learned.name)}: {show.scores(learned.scores)}")

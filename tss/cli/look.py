@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tss.cli import options, show
+from tss.errors import TssError
+from tss.methods import page_of
+
+if TYPE_CHECKING:
+    from tss.backbones.backbone import Backbone
 
 BAD = ("changed", "damaged")
 
@@ -87,17 +92,25 @@ def methods(
         str | None, typer.Argument(metavar="[METHOD]", help="List the settings of this one.", show_default=False)
     ] = None,
     preset: Annotated[str, typer.Option(help="recommended, paper or code.")] = "recommended",
+    backbone: Annotated[str, typer.Option(help="The backbone that bytes and cost are for.")] = "bart-nano",
     as_json: show.Json = False,
 ) -> None:
-    """List the methods, or the settings of one.
+    """List the methods and what they take, or the settings of one.
+
+    Bytes and cost are counted while each method learns two toy tasks on the backbone. `a task`: bytes that each further
+    task keeps, beside its head; `shared`: bytes kept once; `trained`: numbers trained, as a share of the backbone's;
+    `cost`: work of learning a second task of ten epochs, in positions that pass through the backbone's layers (with
+    gradients up to three times); NCL is 1. docs/methods has a page for each.
 
     \b
     Examples:
       tss methods
+      tss methods --backbone bart-large
       tss methods tss --preset paper
     """
+    from tss.backbones.load import load_backbone
     from tss.config import resolve
-    from tss.methods import METHODS, method_class
+    from tss.methods import METHODS
 
     if method is not None:
         settings = resolve(method, preset).flat()
@@ -106,8 +119,38 @@ def methods(
         else:
             show.table(("setting", preset), [(key, json.dumps(value)) for key, value in settings.items()])
         return
-    labels = {name: method_class(name).label for name in METHODS}
+    loaded = load_backbone(backbone)
+    found = [_measured(name, preset, loaded) for name in METHODS]
     if as_json:
-        show.document({"methods": [{"name": name, "label": label} for name, label in labels.items()]})
-    else:
-        show.table(("method", "called"), list(labels.items()))
+        show.document({"backbone": loaded.name, "methods": found})
+        return
+    heads = ("method", "family", "forgets", "a task", "shared", "trained", "cost")
+    show.table(heads, [_row(one) for one in found])
+    show.note(f"bytes and cost on {loaded.name}; `tss methods --help` says what they mean")
+
+
+def _measured(name: str, preset: str, backbone: Backbone) -> dict[str, Any]:
+    """What there is to say of a method; numbers are None where it cannot work on this backbone, and `why` tells."""
+    from tss.config import resolve
+    from tss.learning.footprint import measure
+    from tss.methods import method_class
+
+    kind, config = method_class(name), resolve(name, preset)
+    forgets = None if kind.joint else kind.forgets  # a joint method never learns a second time
+    out: dict[str, Any] = {"name": name, "label": kind.label, "family": kind.family, "forgets": forgets}
+    out |= {"kinds": list(kind.kinds), "page": f"docs/methods/{page_of(name)}.md"}
+    try:
+        numbers = asdict(measure(lambda: kind(backbone, config.adapter, config.method, 0), backbone))
+    except TssError as problem:
+        return out | dict.fromkeys(("trained", "per_task", "shared", "work")) | {"why": str(problem)}
+    size = sum(p.numel() for p in backbone.model.parameters())
+    return out | numbers | {"trained_share": numbers["trained"] / size}
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    forgets = {None: "-", True: "yes", False: "no"}[one["forgets"]]
+    numbers = ["-"] * 4
+    if one["work"] is not None:
+        share = f"{one['trained_share']:.1%}"
+        numbers = [show.size(one["per_task"]), show.size(one["shared"]), share, f"{one['work']:.2f}"]
+    return one["name"], one["family"], forgets, *numbers

@@ -24,6 +24,14 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated.", show_default=False),
 ]
+Track = Annotated[
+    str, typer.Option(metavar="NAMES", help="tensorboard, mlflow, wandb; several with commas.", show_default=False)
+]
+
+
+def words(text: str) -> list[str]:
+    """`"asc, ner"` as ["asc", "ner"]."""
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def settings(pairs: list[str] | None) -> dict[str, Any] | None:

@@ -79,6 +79,11 @@ def on_hub(family: str) -> tuple[dict[str, str], str]:
     return dict(FAMILIES[family].HUB), FAMILIES[family].HUB_MISSING
 
 
+def not_on_hub() -> dict[str, str]:
+    """Families of which the hub lacks tasks, and in words which ones."""
+    return {family: missing for family in FAMILIES if (missing := on_hub(family)[1])}
+
+
 def from_hub(family: str, source: Path | str | None = None) -> Iterator[tuple[str, Splits]]:
     """Each task of a family that the hub has, with its splits.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,6 +22,20 @@ def unpack(packed: Tensor, count: int) -> Tensor:
     if packed.numel() != (count + 7) // 8:
         raise ValueError(f"{packed.numel()} bytes cannot hold exactly {count} gates")
     return torch.from_numpy(np.unpackbits(packed.cpu().numpy(), count=count).astype(bool))
+
+
+def unpack_rows(packed: Tensor, count: int) -> Tensor:
+    """Gates of several tasks where they are: uint8 [tasks, ceil(count / 8)] -> bool [tasks, count], same device."""
+    if packed.device.type == "cpu":
+        return torch.from_numpy(np.unpackbits(packed.numpy(), axis=1, count=count).view(bool))
+    bits = torch.bitwise_and(packed.unsqueeze(-1), _bits(packed.device))
+    return bits.ne(0).flatten(1)[:, :count]
+
+
+@cache
+def _bits(device: torch.device) -> Tensor:
+    """The value of each bit of a byte, first gate first."""
+    return torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=device)
 
 
 def overlap(first: Tensor, second: Tensor) -> float:

@@ -33,7 +33,7 @@ class SoftMask:
         """After the optimiser. lerp gives exactly the old value at I = 1 and exactly the new one at I = 0."""
         if self._before is not None:
             with torch.no_grad():
-                parameter.copy_(torch.lerp(self._before, parameter, self.keep))
+                torch.lerp(self._before, parameter, self.keep, out=parameter)
             self._before = None
 
 

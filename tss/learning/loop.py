@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from tss.errors import TrainingError
-from tss.learning.optimisers import build, set_rate
+from tss.learning.optimisers import build
+from tss.learning.parallel import ALONE, Ranks
+from tss.learning.recorded import Recorder
 from tss.learning.resume import Checkpoints, capture, restore
 from tss.learning.schedule import LearningConfig
+from tss.learning.update import Update
 from tss.methods.method import Group, Method, Moment
 from tss.randomness import seed_of, shuffler
 from tss.tasks.batches import Batch, plan
@@ -49,6 +52,7 @@ class Outcome:
 
 
 Watch = Callable[[Progress], None]
+DEV_BATCH = 64
 
 
 def train(
@@ -58,12 +62,13 @@ def train(
     *,
     watch: Watch | None = None,
     checkpoints: Checkpoints | None = None,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Train what the method says on the lessons; the best state by dev is in place at the end.
 
     Raises TrainingError after `bad_steps` losses in a row that are no numbers; the last checkpoint stays.
     """
-    return Training(lessons, method, config, watch, checkpoints).run()
+    return Training(lessons, method, config, watch, checkpoints, ranks).run()
 
 
 class Training:
@@ -76,9 +81,10 @@ class Training:
         config: LearningConfig,
         watch: Watch | None,
         checkpoints: Checkpoints | None,
+        ranks: Ranks = ALONE,
     ):
         self.lessons, self.method, self.config = list(lessons), method, config
-        self.watch, self.checkpoints = watch, checkpoints
+        self.watch, self.checkpoints, self.ranks = watch, checkpoints, ranks
         self.device = method.device
         self.name = " + ".join(lesson.name for lesson in self.lessons)
         self.key = "/".join(lesson.seed_key for lesson in self.lessons)
@@ -86,6 +92,13 @@ class Training:
         groups = [*method.groups(), Group(heads, config.head_lr)]
         self.parameters: list[nn.Parameter] = [p for group in groups for p in group.parameters]
         self.optimisers = build(groups, config)
+        self.recorder = Recorder(self.device.type == "cuda" and config.record)
+        self.update = Update(self.parameters, self.optimisers, method, config.clip, self.recorder)
+        self.tables = {lesson.seed_key: lesson.table(lesson.train) for lesson in self.lessons}
+        self.dev = [lesson.valid.first(config.dev_examples) for lesson in self.lessons]
+        self.dev_batches = [
+            list(lesson.batches(split.rows, DEV_BATCH)) for lesson, split in zip(self.lessons, self.dev, strict=True)
+        ]
         self.per_epoch = len(self._epoch(0))
         self.total = config.planned(self.per_epoch)
         self.every = max(self.per_epoch, config.eval_steps)
@@ -103,7 +116,11 @@ class Training:
             saved = self.checkpoints.load() if self.checkpoints else None
             if saved is not None:
                 restore(self, *saved)
+            self.ranks.part_ways(self.key, "dropout", self.step)
             self._learn(time.perf_counter() - self.seconds)
+        for p in self.parameters:
+            p.grad = None
+        self.recorder.close()
         if self.config.select == "dev":
             with torch.no_grad():
                 for p, best in zip(self.parameters, self.best, strict=True):
@@ -158,29 +175,20 @@ class Training:
         epoch, skip = divmod(start, self.per_epoch)
         while True:
             for lesson, numbers in self._epoch(epoch)[skip:]:
-                yield lesson, lesson.batch(lesson.train.rows, numbers)
+                yield lesson, self.tables[lesson.seed_key].batch(numbers, rounded=self.recorder.on)
             epoch, skip = epoch + 1, 0
 
     def _step(self, lesson: Lesson, batch: Batch) -> float:
         """One optimiser step; a step whose loss or gradient is no number is left out and counted."""
         self._mode(training=True)
-        set_rate(self.optimisers, self.config.factor(self.step, self.total))
-        loss = self._gradients(lesson, batch)
-        norm = torch.stack([p.grad.norm() for p in self.parameters if p.grad is not None]).norm()
-        loss, size = torch.stack([loss, norm.to(loss)]).tolist()
-        if not abs(loss) + size < float("inf"):
+        mine, share = self.ranks.mine(lesson.kind, batch)
+        loss = self.ranks.reduce(self.parameters, self._gradients(lesson, mine), share)
+        value, made = self.update(loss, self.config.factor(self.step, self.total))
+        if made:
+            self.bad = 0
+        else:
             self._count_bad(lesson, batch)
-            return loss
-        self.bad = 0
-        if self.config.clip and size > self.config.clip:
-            for p in self.parameters:
-                if p.grad is not None:
-                    p.grad.mul_(self.config.clip / size)
-        self.method.before_step()
-        for optimiser in self.optimisers:
-            optimiser.step()
-        self.method.after_step()
-        return loss
+        return value
 
     def _gradients(self, lesson: Lesson, batch: Batch) -> Tensor:
         """Backward over the batch, in pieces if asked or if memory runs out: the maths is the same."""
@@ -188,17 +196,41 @@ class Training:
             for p in self.parameters:
                 p.grad = None
             try:
+                pieces = self._cut(lesson, batch)
+                if len(pieces) < 2:
+                    return self._backward(lesson, batch)
                 whole, total = lesson.kind.weight(batch), torch.zeros((), device=self.device)
-                for piece in batch.split(self.pieces) if self.pieces > 1 else [batch]:
-                    loss = self.method.loss(lesson, piece) * (lesson.kind.weight(piece) / whole)
-                    loss.backward()
-                    total += loss.detach()
+                for piece in pieces:
+                    total += self._backward(lesson, piece, lesson.kind.weight(piece) / whole)
                 return total
             except torch.cuda.OutOfMemoryError as problem:
                 if self.pieces >= len(batch):
                     raise TrainingError(f"{self.name}: not even one example fits the GPU's memory: {problem}") from None
                 self.pieces *= 2
                 torch.cuda.empty_cache()
+
+    def _cut(self, lesson: Lesson, batch: Batch) -> list[Batch]:
+        """Pieces that fit the memory; else, on a CPU, of like length, as a GPU has padding for less than a launch."""
+        if self.pieces == 1 and self.method.by_row and self.device.type == "cpu" and self.ranks.count == 1:
+            return self.tables[lesson.seed_key].pieces(batch.numbers)
+        return batch.split(self.pieces)
+
+    def _backward(self, lesson: Lesson, batch: Batch, share: float = 1.0) -> Tensor:
+        """Add the gradients of a batch that counts `share`; its loss."""
+
+        def derive(ids: Tensor, mask: Tensor, target: Tensor) -> tuple[Tensor | None, ...]:
+            loss = self.method.loss(lesson, replace(batch, ids=ids, mask=mask, target=target)) * share
+            return loss.detach(), *torch.autograd.grad(loss, self.parameters, allow_unused=True)
+
+        inputs = batch.ids, batch.mask, batch.target
+        recordable = self.method.steady and share == 1.0
+        key = lesson.seed_key, "step"
+        loss, *gradients = self.recorder(key, derive, *inputs) if recordable else derive(*inputs)
+        for p, gradient in zip(self.parameters, gradients, strict=True):
+            if gradient is not None:
+                p.grad = gradient if p.grad is None else p.grad + gradient
+        assert loss is not None
+        return loss
 
     def _count_bad(self, lesson: Lesson, batch: Batch) -> None:
         self.skipped, self.bad = self.skipped + 1, self.bad + 1
@@ -213,11 +245,12 @@ class Training:
     def _evaluate(self, loss: float) -> float:
         """Dev score of all lessons (minus the loss where that decides); keeps the best state."""
         self._mode(training=False)
-        added = self.method.passing()
-        found = [lesson.develop(lesson.valid.first(self.config.dev_examples), added) for lesson in self.lessons]
+        each = zip(self.lessons, self.dev, self.dev_batches, strict=True)
+        found = [lesson.develop(split, batches, self._forward) for lesson, split, batches in each]
         dev_loss = sum(f[1] for f in found) / len(found)
         scores = [f[0] for f in found if f[0] is not None]
         score = sum(scores) / len(scores) if scores else -dev_loss
+        score, dev_loss = self.ranks.agree((score, dev_loss))
         key = (score, -dev_loss)  # ties are decided by dev loss
         if dev_loss == dev_loss and (self.best_key is None or key > self.best_key):
             self.best_key, self.best_step, self.stale = key, self.step, 0
@@ -226,6 +259,18 @@ class Training:
             self.stale += 1
         self.curve.append([self.step, loss, score])
         return score
+
+    def _forward(self, lesson: Lesson, number: int, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits (empty where nobody reads them) and loss of a dev batch."""
+
+        def forward() -> tuple[Tensor | None, ...]:
+            logits = lesson.logits(batch, self.method.passing())
+            loss = lesson.kind.loss(logits, batch)
+            return logits.new_empty(0) if lesson.kind.by_loss else logits, loss
+
+        logits, loss = self.recorder((lesson.seed_key, "dev", number), forward)
+        assert logits is not None and loss is not None
+        return logits, loss
 
     def _stop(self) -> bool:
         return self.stale >= self.config.patience and self.step >= self.config.min_steps

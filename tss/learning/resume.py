@@ -60,7 +60,8 @@ def restore(training: Training, tensors: dict[str, Tensor], meta: dict[str, Any]
         for i, p in enumerate(optimiser.param_groups[0]["params"]):
             prefix = f"optimiser.{j}.{i}."
             state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            optimiser.state[p] = {k: v if k == "step" else v.to(p.device) for k, v in state.items()}
+            away = optimiser.defaults.get("fused")  # a fused optimiser counts its steps on the device
+            optimiser.state[p] = {k: v if k == "step" and not away else v.to(p.device) for k, v in state.items()}
     torch.set_rng_state(tensors["random"])
     if "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"], training.device)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 from tss.backbones.backbone import hash_tensors
 from tss.errors import TrainingError
 from tss.learning import probes
 from tss.learning.loop import Outcome, Progress, Training, Watch, train
+from tss.learning.parallel import ALONE, Ranks
 from tss.learning.resume import Checkpoints
 from tss.learning.schedule import LearningConfig
-from tss.methods.method import Kept, Method
+from tss.methods.method import Kept, Method, Train
 from tss.tasks.lesson import Lesson
 from tss.tasks.task import Task
 
@@ -50,15 +50,18 @@ def learn_lessons(
     config: LearningConfig,
     watch: Watch | None = None,
     checkpoints: Checkpoints | None = None,
+    ranks: Ranks = ALONE,
 ) -> Learnt:
     """Learn one task, or several together if the method is joint.
 
     Raises TrainingError if a frozen tensor changed: then nothing may be kept.
     """
+    if ranks.count > 1:
+        method.load_shared(ranks.same(method.shared()))
     before = hash_tensors(method.frozen())
-    method.begin(lessons[0], partial(train, config=config))
+    method.begin(lessons[0], _inner(config, ranks))
     seen = lessons if method.joint else method.lessons(lessons[0])
-    outcome = train(seen, method, config, watch=watch, checkpoints=checkpoints)
+    outcome = train(seen, method, config, watch=watch, checkpoints=checkpoints, ranks=ranks)
     if watch:
         best = outcome.dev
         watch(Progress(lessons[0].name, outcome.steps, outcome.planned, 0.0, None, best, "remembering"))
@@ -73,11 +76,20 @@ def learn_lessons(
     return Learnt(outcome, method.kept(), method.facts(), config.accumulation, after)
 
 
+def _inner(config: LearningConfig, ranks: Ranks = ALONE) -> Train:
+    """The loop for a method's own trainings: with the options of the run, but for those that it names."""
+
+    def inner(lessons: Sequence[Lesson], method: Method, **changed: Any) -> Outcome:
+        return train(lessons, method, replace(config, **changed), ranks=ranks)
+
+    return inner
+
+
 def estimate(lesson: Lesson, method: Method, config: LearningConfig) -> dict[str, Any]:
     """What learning would take, from the plan and three timed steps. The method given is used up."""
-    method.begin(lesson, partial(train, config=config))
-    whole = Training([lesson], method, config, None, None)
     few = replace(config, max_steps=3, min_steps=1, dev_examples=1)
+    method.begin(lesson, _inner(few))  # what a method trains before the task is not timed
+    whole = Training([lesson], method, config, None, None)
     timed = Training([lesson], method, few, None, None).run()
     gates = method.kept().gates
     return {

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 METHODS = {
     "tss": "tss.methods.tss:Tss",
+    "tss+": "tss.methods.plus:Plus",
     "tss-naive": "tss.methods.tss:Naive",
     "tss-no-sm": "tss.methods.supsup:SupSup",
     "tss-no-sd": "tss.methods.without_sd:WithoutSubnetworks",
@@ -25,9 +26,21 @@ METHODS = {
     "ewc": "tss.methods.ewc:Ewc",
     "das": "tss.methods.das:Das",
     "hat": "tss.methods.hat:Hat",
+    "cat": "tss.methods.cat:Cat",
+    "ctr": "tss.methods.ctr:Ctr",
+    "cuber": "tss.methods.cuber:Cuber",
+    "lamol": "tss.methods.lamol:Lamol",
     "one-prompt": "tss.methods.prompt:OnePrompt",
     "l2p": "tss.methods.l2p:L2P",
 }
+
+PAGES: dict[str, tuple[str, ...]] = {"tss": ("tss-naive", "tss-no-sm", "tss-no-sd", "supsup")}  # about several methods
+PAGES |= {name: (f"{name}-adapter",) for name in ("one", "ncl", "mtl")}
+
+
+def page_of(name: str) -> str:
+    """The page of docs/methods that describes a method."""
+    return next((page for page, names in PAGES.items() if name in names), name)
 
 
 def method_class(name: str) -> type[Method]:

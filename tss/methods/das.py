@@ -62,6 +62,7 @@ class DasConfig(TrainedLmConfig):
 
 class Das(Ncl):
     label = "DAS"
+    family = "regularisation"
     Config: ClassVar[type] = DasConfig
 
     def __init__(self, backbone, adapters, config, seed):

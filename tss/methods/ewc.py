@@ -52,6 +52,7 @@ class EwcConfig(TrainedLmConfig):
 
 class Ewc(Ncl):
     label = "EWC"
+    family = "regularisation"
     Config: ClassVar[type] = EwcConfig
 
     def __init__(self, backbone, adapters, config, seed):

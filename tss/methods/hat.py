@@ -10,6 +10,7 @@
 Kept per task: its mask (b + d numbers a site). Shared: the adapter and m_acc. Cost about that of NCL (Adapter).
 Masks of 1e-3 are not 0, so it forgets a little; `hat_binary` rounds masks and m_acc at 0.5, and then what a task uses
 is frozen exactly. `hat_block=grad` blocks the gradient, as published, but Adam divides small factors out again.
+`hat_plugin` imitates the released code's module: four masked layers d -> b -> b -> d -> d with GELU after each.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from tss.backbones.backbone import Pass
 from tss.errors import ConfigError
+from tss.gates.layers import MaskedLayers
 from tss.gates.softmask import SoftMask
 from tss.methods.method import Group, Kept, Train
 from tss.methods.ncl import NclAdapter
@@ -42,6 +44,7 @@ class HatConfig(TrainedAdapterConfig):
     hat_lambda: float = 0.75
     hat_block: str = "update"  # "grad": as published
     hat_binary: bool = False
+    hat_plugin: bool = False  # the heavier module of the released code
 
     def __post_init__(self) -> None:
         if not self.hat_lr > 0.0:
@@ -72,12 +75,19 @@ def regulariser(mask: Tensor, used: Tensor) -> Tensor:
 
 class Hat(NclAdapter):
     label = "HAT"
+    family = "parameter isolation"
+    steady = False  # the scale of its masks is a number that changes with every batch
     Config: ClassVar[type] = HatConfig
 
     def __init__(self, backbone, adapters, config, seed):
         super().__init__(backbone, adapters, config, seed)
-        self.embedding = nn.Parameter(torch.empty(0, device=self.device))  # e [bias_size]: one number a unit
-        self.used = torch.zeros(self.bank.bias_size, device=self.device)  # m_acc [bias_size]
+        self.layers = MaskedLayers(self.bank, config.hat_plugin)
+        self.embedding = nn.Parameter(torch.empty(0, device=self.device))  # e [units]: one number a unit
+        self.used = torch.zeros(self.layers.units, device=self.device)  # m_acc [units]
+
+    @property
+    def size(self) -> int:
+        return self.layers.size
 
     def shared(self) -> dict[str, Tensor]:
         return {**super().shared(), "used": self.used}
@@ -87,10 +97,11 @@ class Hat(NclAdapter):
         self.used = tensors["used"].to(self.device) if "used" in tensors else torch.zeros_like(self.used)
 
     def begin(self, lesson: Lesson, train: Train) -> None:
-        super().begin(lesson, train)
-        start = normal(f"hat/{lesson.seed_key}", self.bank.bias_size, 1.0)
+        if not self.weights.numel():
+            self._set(self.layers.near_identity(f"ncl/{self.seed}"), torch.zeros(self.layers.units))
+        start = normal(f"hat/{lesson.seed_key}", self.layers.units, 1.0)
         self.embedding = nn.Parameter(start.to(self.device).clamp(-LARGEST_E, LARGEST_E))
-        blocked = torch.minimum(self._spread(self.used), self._spread(self.used, inputs=True))
+        blocked = torch.minimum(self.layers.spread(self.used), self.layers.spread(self.used, inputs=True))
         self._blocks = [
             (self.weights, SoftMask(blocked, self.config.hat_block)),
             (self.biases, SoftMask(self.used, self.config.hat_block)),
@@ -98,21 +109,6 @@ class Hat(NclAdapter):
 
     def groups(self) -> list[Group]:
         return [*super().groups(), Group([self.embedding], self.config.hat_lr)]
-
-    def _spread(self, units: Tensor, inputs: bool = False) -> Tensor:
-        """A number a unit [bias_size], laid out as the weights [size] it makes, or (inputs) that read it.
-
-        What W1 reads is no unit of the adapter and counts as 1.
-        """
-        narrow, wide = self.bank.bottleneck, self.bank.width
-        inner, outer = units.view(self.bank.count, narrow + wide).split([narrow, wide], dim=1)
-        if inputs:
-            down, up = torch.ones_like(inner)[:, :, None], inner[:, None, :]
-        else:
-            down, up = inner[:, :, None], outer[:, :, None]
-        size = self.bank.count, -1
-        down, up = down.expand(-1, narrow, wide).reshape(size), up.expand(-1, wide, narrow).reshape(size)
-        return torch.cat([down, up], dim=1).flatten()
 
     @property
     def _scale(self) -> float:
@@ -126,8 +122,7 @@ class Hat(NclAdapter):
         return torch.sigmoid(self._scale * self.embedding)
 
     def _masked(self, mask: Tensor) -> Pass:
-        # m >= 0, so m relu(z) = relu(m z): the mask of a unit goes into the row and the bias that make it.
-        return Pass(self.bank.functions(self.weights * self._spread(mask), self.biases * mask))
+        return Pass(self.layers.functions(self.weights, self.biases, mask))
 
     def passing(self, batch: Batch | None = None) -> Pass:
         return self._masked(self.mask())

@@ -53,6 +53,7 @@ class L2PConfig:
 
 class L2P(Method):
     label = "L2P"
+    family = "prompt"
     forgets = True
     Config: ClassVar[type] = L2PConfig
 

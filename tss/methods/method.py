@@ -7,7 +7,7 @@ update, and what is remembered at the end. `begin` may call the loop itself (sim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from tss.backbones.adapters import AdapterBank, AdapterConfig
 from tss.backbones.backbone import Backbone, Pass
 from tss.tasks.batches import Batch
+from tss.tasks.example import KINDS
+from tss.tasks.kind import Kind, kind_of
 from tss.tasks.lesson import Lesson
 
 # train(lessons, method) -> outcome: the loop, handed to `begin` for probes and inner trainings
@@ -48,28 +50,58 @@ class Kept:
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Remembered:
+    """What the store has of a task: what its method keeps, the tensors of its head, and its labels."""
+
+    kept: Kept
+    head: dict[str, Tensor]
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A task learnt before; `read` fetches it from the store."""
+
+    name: str
+    kind: str
+    read: Callable[[], Remembered]
+
+
 class Method:
     """Defaults that suit most methods; a subclass overrides what differs.
 
-    label: as in the paper's tables. forgets: whether later tasks can change an earlier task's answers.
+    label: as in the paper's tables. family: what keeps tasks apart, in a word or two. kinds: the kinds of task it
+    learns, each with how it is encoded and answered. forgets: whether later tasks can change an earlier task's answers.
     self_contained: a stored task answers without what is shared, so that damage there cannot silence it.
     order_free: no task influences another. joint: all tasks are learnt together. inherits: gates of a task are best
     stored as the difference from the task before. trains_backbone: copies of the backbone's own weights are trained;
     they stay in float32 whatever the precision, which then is that of the computation (autocast).
-    resident: how many stored tasks are kept ready to answer.
+    steady: the loss is the same computation at every step of a task, so that a GPU may record it and replay it; False
+    where it depends on `moment` or on other things that are no tensors.
+    by_row: the loss is a mean over rows (or labels) and rows know nothing of each other, so that a batch may be computed
+    in pieces of like length.
+    mixable: a task adds adapters to the backbone and nothing else, so that one forward pass can answer many tasks.
+    earlier: the tasks of the store, oldest first, set before `begin`. parent: the one this task started from, if any.
     moment: set by the loop for every training step; None outside of one, as in evaluation.
     """
 
     label: ClassVar[str]
+    family: ClassVar[str] = "other"
+    kinds: ClassVar[Mapping[str, type[Kind]]] = {name: kind_of(name) for name in KINDS}
     forgets: ClassVar[bool] = False
     self_contained: ClassVar[bool] = False
     order_free: ClassVar[bool] = False
     joint: ClassVar[bool] = False
     inherits: ClassVar[bool] = False
     trains_backbone: ClassVar[bool] = False
-    resident: ClassVar[int] = 64
+    steady: ClassVar[bool] = True
+    by_row: ClassVar[bool] = False
+    mixable: ClassVar[bool] = False
     Config: ClassVar[type]
     moment: Moment | None = None
+    earlier: Sequence[Earlier] = ()
+    parent: str | None = None
 
     def __init__(self, backbone: Backbone, adapters: AdapterConfig, config: Any, seed: int):
         self.backbone, self.config, self.seed = backbone, config, seed
@@ -135,6 +167,13 @@ class Method:
     def recall(self, kept: Kept) -> Pass:
         """The forward pass of a task learnt earlier."""
         raise NotImplementedError
+
+    def opened(self, gates: Tensor) -> Tensor | None:
+        """Adapter weights [tasks, size] of several tasks from their gates, bool [tasks, n], in one step.
+
+        None where a task is not its gates alone: then each is recalled by itself.
+        """
+        return None
 
     def facts(self) -> dict[str, float]:
         """Numbers about the task just learnt, for the record and the report."""

@@ -45,7 +45,6 @@ class Ncl(One):
     self_contained = False
     forgets = True
     order_free = False
-    resident = 64  # all tasks read the same LM
 
     def begin(self, lesson: Lesson, train: Train) -> None:
         if not self.weights:

@@ -30,6 +30,8 @@ class TrainedAdapterConfig:
 
 class OneAdapter(Method):
     label = "ONE (Adapter)"
+    family = "bounds"
+    mixable = True
     self_contained = True
     order_free = True
     Config: ClassVar[type] = TrainedAdapterConfig
@@ -71,10 +73,10 @@ class TrainedLmConfig:
 
 class One(Method):
     label = "ONE"
+    family = "bounds"
     self_contained = True
     order_free = True
     trains_backbone = True
-    resident = 2  # a task is a whole LM
     Config: ClassVar[type] = TrainedLmConfig
 
     def __init__(self, backbone, adapters, config, seed):

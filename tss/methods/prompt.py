@@ -44,6 +44,7 @@ class PromptConfig:
 
 class OnePrompt(Method):
     label = "ONE (Prompt)"
+    family = "bounds"
     order_free = True
     Config: ClassVar[type] = PromptConfig
 

@@ -40,6 +40,9 @@ class GateConfig:
 
 class SupSup(Method):
     label = "SupSup"
+    family = "sub-network"
+    mixable = True
+    by_row = True
     self_contained = True
     order_free = True
     Config: ClassVar[type] = GateConfig
@@ -73,6 +76,9 @@ class SupSup(Method):
     def recall(self, kept: Kept) -> Pass:
         assert kept.gates is not None
         return Pass(self.bank.functions(self.fixed * kept.gates.to(self.device)))
+
+    def opened(self, gates: Tensor) -> Tensor:
+        return self.fixed.to(self.bank.dtype) * gates
 
     def facts(self) -> dict[str, float]:
         gates = open_gates(self.scores.detach(), self.config.threshold)

@@ -32,6 +32,7 @@ class MaskedAdapterConfig(TrainedAdapterConfig, MaskConfig):
 
 class WithoutSubnetworks(NclAdapter):
     label = "w/o SD"
+    family = "regularisation"
     Config: ClassVar[type] = MaskedAdapterConfig
 
     def __init__(self, backbone, adapters, config, seed):

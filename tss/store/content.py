@@ -75,11 +75,18 @@ def encode(tensors: dict[str, torch.Tensor], facts: dict[str, Any], what: str, f
 def decode(blob: bytes) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """What `encode` was given. Raises `ValueError` saying what is wrong with the bytes."""
     try:
-        tensors = load_safetensors(blob)  # checks header size, offsets, overlaps and shapes
+        # Checks header size, offsets, overlaps and shapes. The library's order differs from process to process, and a
+        # training that goes on in another one must find its parameters in the same places.
+        tensors = dict(sorted(load_safetensors(blob).items()))
         length = int.from_bytes(blob[:8], "little")
-        facts = json.loads(json.loads(blob[8 : 8 + length])["__metadata__"][_KEY])
+        facts = facts_of(json.loads(blob[8 : 8 + length])["__metadata__"])
     except Exception as error:  # whatever a crafted file provokes, it is only a bad file
         raise ValueError(f"it is not a file of a store ({type(error).__name__}: {error})") from None
     if not isinstance(facts, dict):
         raise ValueError("its facts are not a table")
     return tensors, facts
+
+
+def facts_of(metadata: dict[str, str]) -> Any:
+    """The facts in the metadata of a header; whoever calls knows that a crafted file can make this raise anything."""
+    return json.loads(metadata[_KEY])

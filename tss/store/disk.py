@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from tss.errors import StoreError
 
 TEMPORARY = ".tmp-"  # every unfinished file starts with this; the next writer sweeps them
+_SETTLED = 2_000_000_000  # nanoseconds after which a file's times tell whether it changed
 SPACE_MARGIN = 8 << 20  # bytes left free beyond what a save needs
 
 
@@ -90,6 +92,18 @@ def read_file(root: Path, name: str, size: int | None = None, limit: int | None 
             raise NotPlain(f"{name} cannot be read: {error.strerror or error}") from None
 
 
+def mark(root: Path, name: str) -> tuple[int, ...] | None:
+    """Something that changes whenever the file does; None where it has only just changed and so might again unseen.
+
+    A file replaced as `write_file` does it always has another mark; one overwritten in place within the clock's step
+    would not, hence the wait. Raises `OSError`.
+    """
+    found = os.stat(root / name, follow_symlinks=False)
+    if time.time_ns() - found.st_ctime_ns < _SETTLED:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 def write_file(root: Path, name: str, blob: bytes) -> None:
     """Put a whole file in place at once: temporary file beside it, fsync, rename, fsync of the folder.
 
@@ -145,6 +159,14 @@ def names_in(root: Path, folder: str) -> list[str]:
             return sorted(os.listdir(descriptor))
     except FileNotFoundError:
         return []
+
+
+def size(root: Path, name: str) -> int:
+    """The bytes of a file, links not followed; 0 if it is gone."""
+    try:
+        return os.lstat(root / name).st_size
+    except OSError:
+        return 0
 
 
 def remove(root: Path, name: str) -> None:

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from tss.errors import UnknownTaskError, nearest
+from tss.errors import StoreError, UnknownTaskError, nearest
 
-FORMAT = 1
+FORMAT = 2  # the newest that is read; an index is written in the oldest that can say it: 1 without withdrawn tasks
 NEEDS = "0.1.0"  # the first release that reads FORMAT; a reader that is too old shows it to the user
 DEEPEST = 7  # differences between a task's gates and the full gates they rest on
 INDEX = "index.json"
@@ -50,7 +52,10 @@ class TaskRecord:
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """One task in the index. `id` counts up and is never used again; `parent` is the file its gates differ from."""
+    """One version of a task. `id` counts up and is never used again; `parent` is the file its gates differ from.
+
+    withdrawn: rolled back or removed; history that answers no more, kept until it is collected.
+    """
 
     id: int
     name: str
@@ -62,29 +67,66 @@ class TaskEntry:
     depth: int
     gate_bytes: int
     summary: dict[str, Any]
+    withdrawn: bool = False
+
+
+_FIELDS = [one.name for one in fields(TaskEntry)]  # `withdrawn` last: format 1 has the others
 
 
 @dataclass(frozen=True)
 class Index:
-    """A snapshot of the store: tasks in the order they were learnt, every version of each."""
+    """A snapshot of the store: tasks in the order they were learnt, every version of each, withdrawn ones too."""
 
-    format: int = FORMAT
+    format: int = 1
     identity: dict[str, Any] = field(default_factory=dict)
     tasks: tuple[TaskEntry, ...] = ()
     shared: dict[str, Any] | None = None
     next_id: int = 1
 
+    @cached_property
+    def _by_name(self) -> dict[str, list[TaskEntry]]:
+        found: dict[str, list[TaskEntry]] = {}
+        for entry in self.tasks:
+            found.setdefault(entry.name, []).append(entry)
+        return found
+
+    @cached_property
+    def _in_use(self) -> dict[str, TaskEntry]:
+        return {entry.name: entry for entry in self.tasks if not entry.withdrawn}  # keeps the place of the first
+
+    @cached_property
+    def by_file(self) -> dict[str, TaskEntry]:
+        """Every version by the name of its file."""
+        return {entry.file: entry for entry in self.tasks}
+
     def names(self) -> tuple[str, ...]:
-        """The names of the tasks, each once, in the order they were first learnt."""
-        return tuple(dict.fromkeys(entry.name for entry in self.tasks))
+        """The names of the tasks in use, each once, in the order they were first learnt."""
+        return tuple(self._in_use)
+
+    def in_use(self, entry: TaskEntry) -> bool:
+        """Whether it is the version that answers for its task."""
+        return self._in_use.get(entry.name) is entry
+
+    def versions(self, name: str) -> tuple[TaskEntry, ...]:
+        """Every version of a task, oldest first, withdrawn ones too. Raises `UnknownTaskError`."""
+        if name not in self._by_name:
+            raise UnknownTaskError(f"there is no task {name!r}{nearest(str(name), self.names())}")
+        return tuple(self._by_name[name])
+
+    def next_version(self, name: str) -> int:
+        """The number that the next version of a task gets; 1 for a new name."""
+        return 1 + max((entry.version for entry in self._by_name.get(name, ())), default=0)
 
     def entry(self, name: str, version: int | None = None) -> TaskEntry:
-        """The newest version of a task, or the one asked for. Raises `UnknownTaskError` with the nearest names."""
-        found = [entry for entry in self.tasks if entry.name == name]
-        if not found:
-            raise UnknownTaskError(f"there is no task {name!r}{nearest(str(name), self.names())}")
+        """The version of a task in use, or the one asked for. Raises `UnknownTaskError` with the nearest names."""
+        if version is None and name in self._in_use:
+            return self._in_use[name]
+        found = self.versions(name)
         if version is None:
-            return found[-1]
+            raise UnknownTaskError(
+                f"the task {name!r} was removed; its last version is {found[-1].version}: roll back to it, or learn "
+                "the task again"
+            )
         for entry in found:
             if entry.version == version:
                 return entry
@@ -124,10 +166,24 @@ def encode_index(index: Index) -> bytes:
         "identity": index.identity,
         "next_id": index.next_id,
         "shared": index.shared,
-        "tasks": [vars(entry) for entry in index.tasks],
+        "tasks": [_fields(entry, index.format) for entry in index.tasks],
     }
     rest = b'",' + json.dumps(content, separators=(",", ":")).encode("ascii")[1:] + b"\n"
     return _HEAD + hashlib.sha256(rest).hexdigest().encode("ascii") + rest
+
+
+def _fields(entry: TaskEntry, format: int) -> dict[str, Any]:
+    return {key: getattr(entry, key) for key in _FIELDS[: -1 if format == 1 else None]}
+
+
+def check_identity(kept: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
+    """Raise `StoreError` naming each key in which the two differ, with both values."""
+    keys = {**kept, **wanted}
+    differing = [key for key in keys if key not in kept or key not in wanted or kept[key] != wanted[key]]
+    if differing:
+        both = [(key, *(repr(one[key]) if key in one else "not set" for one in (kept, wanted))) for key in differing]
+        lines = [f"\n  {key}: {stored} in the store, {asked} asked" for key, stored, asked in both]
+        raise StoreError(f"{where} was made with other settings:" + "".join(lines))
 
 
 def newer_format(raw: bytes) -> tuple[int, str] | None:
@@ -165,7 +221,7 @@ def decode_index(raw: bytes) -> Index:
 
 def _check(index: Index) -> None:
     """Raise `ValueError` unless files are named as the store names them and parents come before children."""
-    if index.format != FORMAT:
+    if index.format not in range(1, FORMAT + 1):
         raise ValueError(f"its format is {index.format!r}")
     if not isinstance(index.identity, dict):
         raise ValueError("its identity is not a table")
@@ -177,8 +233,11 @@ def _check(index: Index) -> None:
     depths: dict[str | None, int] = {None: -1}
     last = 0
     for entry in index.tasks:
-        if not _counts(entry.id, entry.bytes, entry.gate_bytes, entry.version) or not isinstance(entry.name, str):
+        counted = _counts(entry.id, entry.bytes, entry.gate_bytes, entry.version)
+        if not counted or not isinstance(entry.name, str) or not isinstance(entry.summary, dict):
             raise ValueError(f"task {entry.name!r} has a field of the wrong type")
+        if type(entry.withdrawn) is not bool or (entry.withdrawn and index.format == 1):
+            raise ValueError(f"task {entry.name!r} is neither in use nor withdrawn")
         if not last < entry.id < index.next_id:
             raise ValueError(f"task {entry.name!r} has number {entry.id!r}, which is out of order")
         if not _is_sha(entry.sha256) or entry.file != task_file(entry.id, entry.sha256):

@@ -55,8 +55,8 @@ class Reader:
             name=entry.name,
             meta=found.facts["meta"],
             gates=None if gates is None else torch.from_numpy(gates),
-            tensors=_named(found.tensors, TENSOR),
-            probes=_named(found.tensors, PROBE),
+            tensors=named(found.tensors, TENSOR),
+            probes=named(found.tensors, PROBE),
             summary=entry.summary,
         )
 
@@ -92,7 +92,7 @@ class Reader:
                 except _Bad as bad:
                     reasons[entry.file] = str(bad)
             if entry.file in reasons:
-                newest = index.entry(entry.name) is entry
+                newest = index.in_use(entry)
                 found[entry.name if newest else f"{entry.name} (version {entry.version})"] = reasons[entry.file]
         return found
 
@@ -102,7 +102,7 @@ class Reader:
             return None
         chain = [(entry, found)]
         while chain[-1][0].parent is not None:
-            parent = next(other for other in index.tasks if other.file == chain[-1][0].parent)
+            parent = index.by_file[chain[-1][0].parent]
             chain.append((parent, _task_content(self.root, parent)))
         gates = None
         for one, inside in reversed(chain):
@@ -167,10 +167,12 @@ def _task_content(root: Path, entry: TaskEntry) -> _Content:
     facts = found.facts
     if (facts.get("name"), facts.get("version")) != (entry.name, entry.version):
         raise _Bad(entry.file, f"{entry.file} holds another task than the index says")
-    if not isinstance(facts.get("meta"), dict) or facts.get("parent") != entry.parent:
+    same = facts.get("parent") == entry.parent and facts.get("summary") == entry.summary
+    if not isinstance(facts.get("meta"), dict) or not same:
         raise _Bad(entry.file, f"{entry.file} lacks or has a wrong field")
     return found
 
 
-def _named(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+def named(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors whose names begin with the prefix, without it."""
     return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}

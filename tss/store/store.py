@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from tss.errors import DamagedError, LockedError, StoreError
-from tss.store import content, disk, write
+from tss.store import content, disk, history, write
 from tss.store.layout import (
     FOLDERS,
     FORMAT,
@@ -22,6 +23,7 @@ from tss.store.layout import (
     Index,
     TaskEntry,
     TaskRecord,
+    check_identity,
     decode_index,
     encode_index,
     newer_format,
@@ -30,7 +32,17 @@ from tss.store.lock import LOCK, Lock
 from tss.store.read import Reader
 from tss.store.running import Running
 
+Found = TypeVar("Found")
 _LARGEST_INDEX = 256 << 20  # bytes; 10,000 tasks need about 6 million
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The index as it was read last: what tells a change without reading, a hash of its bytes, and what they say."""
+
+    mark: tuple[int, ...] | None
+    digest: bytes
+    index: Index
 
 
 class Store:
@@ -41,7 +53,8 @@ class Store:
         self.running = Running(root, self.index, self._held)
         self._reader = Reader(root)
         self._lock: Lock | None = None
-        self._seen: tuple[bytes, Index] | None = None
+        self._seen: _Seen | None = None
+        self._swept = (0, 0)  # files and bytes that the present writer found left over
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], create: bool = False) -> Store:
@@ -91,20 +104,25 @@ class Store:
     def index(self) -> Index:
         """A snapshot of what the store holds now. Raises `StoreError` if the index is damaged or too new."""
         try:
+            mark = disk.mark(self.path, INDEX)
+            seen = self._seen
+            if seen is not None and mark is not None and seen.mark == mark:
+                return seen.index
             raw = disk.read_file(self.path, INDEX, limit=_LARGEST_INDEX)
         except disk.NotPlain as error:
             raise DamagedError(self._how_to_go_back(f"cannot be used: {error}")) from None
         except OSError as error:
             raise StoreError(f"cannot read {self.path / INDEX}: {error.strerror or error}") from None
-        if self._seen is None or self._seen[0] != raw:
-            self._seen = raw, self._decoded(raw)
-        return self._seen[1]
+        digest = hashlib.sha256(raw).digest()
+        found = seen.index if seen is not None and seen.digest == digest else self._decoded(raw)
+        self._seen = _Seen(mark, digest, found)
+        return found
 
     def _decoded(self, raw: bytes) -> Index:
         newer = newer_format(raw)
         if newer is not None:
             raise StoreError(
-                f"{self.path} is a store of format {newer[0]}, and this release reads format {FORMAT}; "
+                f"{self.path} is a store of format {newer[0]}, and this release reads formats up to {FORMAT}; "
                 f"it needs tss {newer[1]}"
             )
         try:
@@ -130,7 +148,7 @@ class Store:
         lock = Lock.take(self.path, wait)
         try:
             index = self.index()
-            write.tidy(self.path, index, encode_index(index))
+            self._swept = write.tidy(self.path, index, encode_index(index))
             self._lock = lock
             yield self
         finally:
@@ -156,11 +174,7 @@ class Store:
                 if not index.identity:
                     write.commit(self.path, self._held(), index, replace(index, identity=wanted), {})
                     return
-        differing = [key for key in {**index.identity, **wanted} if not _same(key, index.identity, wanted)]
-        if differing:
-            both = [(key, _shown(key, index.identity), _shown(key, wanted)) for key in differing]
-            lines = [f"\n  {key}: {stored} in the store, {asked} asked" for key, stored, asked in both]
-            raise StoreError(f"{self.path} was made with other settings:" + "".join(lines))
+        check_identity(index.identity, wanted, self.path)
 
     def add(
         self,
@@ -170,28 +184,79 @@ class Store:
         shared: dict[str, torch.Tensor] | None = None,
         new_version: bool = False,
     ) -> TaskEntry:
-        """Keep a task, and the shared state that goes with it, in one step: afterwards both are there or neither.
+        """Keep one task; see `add_all`."""
+        return self.add_all([record], parent=parent, shared=shared, new_version=new_version)[0]
+
+    def add_all(
+        self,
+        records: Sequence[TaskRecord],
+        *,
+        parent: str | None = None,
+        shared: dict[str, torch.Tensor] | None = None,
+        new_version: bool = False,
+    ) -> list[TaskEntry]:
+        """Keep tasks, and the shared state that goes with them, in one step: afterwards all are there or none is.
 
         parent: a task whose gates are alike; the difference is kept where it is smaller. new_version: allow a name that
         exists, and keep the old version. Raises `StoreError`, with the store as it was.
         """
         lock, index = self._held(), self.index()
-        if not isinstance(record.name, str) or not record.name:
-            raise StoreError(f"a task needs a name, not {record.name!r}")
-        versions = [entry.version for entry in index.tasks if entry.name == record.name]
-        if versions and not new_version:
-            raise StoreError(
-                f"{self.path} has a task {record.name!r} already; choose another name or ask for a new version"
-            )
-        before = index.entry(parent) if parent is not None else None
-        entry, blob = write.encode_task(self._reader, index, record, max(versions, default=0) + 1, before)
-        blobs = {entry.file: blob}
-        new = write.with_shared(index, shared, blobs)
-        new = replace(new, tasks=(*index.tasks, entry), next_id=index.next_id + 1)
+        before = write.to_differ_from(self._reader, index, parent)
+        taken = set(index.names())
+        entries: list[TaskEntry] = []
+        blobs: dict[str, bytes] = {}
+        for record in records:
+            if not isinstance(record.name, str) or not record.name:
+                raise StoreError(f"a task needs a name, not {record.name!r}")
+            if record.name in taken and not new_version:
+                raise StoreError(
+                    f"{self.path} has a task {record.name!r} already; choose another name or ask for a new version"
+                )
+            version = index.next_version(record.name) + sum(entry.name == record.name for entry in entries)
+            entry, blob = write.encode_task(record, index.next_id + len(entries), version, before)
+            taken.add(record.name)
+            entries.append(entry)
+            blobs[entry.file] = blob
+        new = replace(index, tasks=(*index.tasks, *entries), next_id=index.next_id + len(entries))
+        new = write.with_shared(new, shared, blobs)
         write.commit(self.path, lock, index, new, blobs)
-        with contextlib.suppress(StoreError):  # the task is kept; the next writer sweeps its checkpoint
+        with contextlib.suppress(StoreError):  # the tasks are kept; the next writer sweeps the checkpoint
             disk.remove(self.path, write.checkpoint_file(index))
-        return entry
+        return entries
+
+    def rollback(self, name: str, version: int | None = None) -> TaskEntry:
+        """Use the version of a task before the one in use, or the one asked for; later ones become history.
+
+        Returns the version now in use. Raises `UnknownTaskError`, `StoreError`, with the store as it was.
+        """
+        self._change(history.rolled_back(self.index(), name, version))
+        return self.index().entry(name)
+
+    def remove(self, name: str) -> tuple[TaskEntry, ...]:
+        """Take every version of a task out of use; `rollback` to one of them undoes it until `gc`.
+
+        Returns the versions withdrawn. Raises `UnknownTaskError`, `StoreError`, with the store as it was.
+        """
+        self._change(history.removed(self.index(), name))
+        return self.index().versions(name)
+
+    def gc(self) -> history.Collected:
+        """Drop what is withdrawn and every file that nobody needs. Readers go on: they look again in the new index.
+
+        Raises `DamagedError`, `StoreError`, with the store as it was.
+        """
+        lock, index = self._held(), self.index()
+        files, size = self._swept[0], self._swept[1]
+        before = write.measure(self.path)
+        new, blobs = history.collected(self._reader, index)
+        dropped = tuple((entry.name, entry.version) for entry in index.tasks if entry.withdrawn)
+        if dropped:
+            write.commit(self.path, lock, index, new, blobs)
+        after = write.measure(self.path)
+        return history.Collected(dropped, files + before[0] - after[0], size + before[1] - after[1])
+
+    def _change(self, new: Index) -> None:
+        write.commit(self.path, self._held(), self.index(), new, {})
 
     def replace_shared(self, tensors: dict[str, torch.Tensor]) -> None:
         """Replace the shared state alone, in one step. Raises `StoreError`, with the store as it was."""
@@ -201,17 +266,20 @@ class Store:
 
     def read(self, name: str, version: int | None = None) -> TaskRecord:
         """What a task keeps, checksums verified. Raises `UnknownTaskError`; `DamagedError` naming all it concerns."""
-        index = self.index()
-        return self._reader.task(index, index.entry(name, version))
+        return self._looking_again(lambda index: self._reader.task(index, index.entry(name, version)))
 
     def read_shared(self) -> dict[str, torch.Tensor]:
         """The latest shared state, none if there is none. Raises `DamagedError`."""
+        return self._looking_again(self._reader.shared)
+
+    def _looking_again(self, read: Callable[[Index], Found]) -> Found:
+        """What `read` finds by the index; by the new one where a writer replaced it, and files, meanwhile."""
         while True:
             index = self.index()
             try:
-                return self._reader.shared(index)
+                return read(index)
             except DamagedError:
-                if self.index() is index:  # else a writer replaced the file between our two looks
+                if self.index() is index:
                     raise
 
     def damage(self) -> dict[str, str]:
@@ -221,11 +289,3 @@ class Store:
     def require_space(self, size: int) -> None:
         """Raise `StoreError`, naming path and bytes, unless so many bytes and a margin are free."""
         disk.require_space(self.path, size)
-
-
-def _same(key: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return key in one and key in other and one[key] == other[key]
-
-
-def _shown(key: str, values: dict[str, Any]) -> str:
-    return repr(values[key]) if key in values else "not set"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,22 +36,40 @@ def checkpoint_file(index: Index) -> str:
     return f"running/{index.next_id}.checkpoint"
 
 
-def encode_task(
-    reader: read.Reader, index: Index, record: TaskRecord, version: int, parent: TaskEntry | None
-) -> tuple[TaskEntry, bytes]:
-    """The entry and the bytes of a new task. Raises `StoreError` naming what cannot be kept."""
+@dataclass(frozen=True)
+class Before:
+    """A task to keep the difference from. gates: bool [gates]."""
+
+    entry: TaskEntry
+    gates: np.ndarray
+
+
+def to_differ_from(reader: read.Reader, index: Index, parent: str | None) -> Before | None:
+    """The task named `parent`, unless it cannot serve: no gates, damaged, or itself at the end of a long chain."""
+    if parent is None:
+        return None
+    entry = index.entry(parent)
+    if entry.depth >= DEEPEST:
+        return None
+    try:
+        gates = reader.gates(index, entry)
+    except DamagedError:
+        return None  # a damaged parent must not make its children unreadable
+    return None if gates is None else Before(entry, gates)
+
+
+def encode_task(record: TaskRecord, id: int, version: int, before: Before | None) -> tuple[TaskEntry, bytes]:
+    """The entry and the bytes of a task. Raises `StoreError` naming what cannot be kept."""
     what = f"task {record.name!r}"
     tensors = {read.TENSOR + name: tensor for name, tensor in record.tensors.items()}
     tensors |= {read.PROBE + name: tensor for name, tensor in record.probes.items()}
-    gate_bytes = 0
-    if record.gates is None:
-        parent = None
-    else:
-        stored, parent = _encode_gates(reader, index, _checked_gates(record.gates, what), parent)
+    gate_bytes, parent = 0, None
+    if record.gates is not None:
+        stored, parent = _encode_gates(checked_gates(record.gates, what), before)
         gate_bytes = stored.size
         tensors[read.GATES if parent is None else read.DIFFERENCE] = torch.from_numpy(stored)
     facts = {
-        "id": index.next_id,
+        "id": id,
         "name": record.name,
         "version": version,
         "parent": parent.file if parent else None,
@@ -61,10 +80,10 @@ def encode_task(
     blob = content.encode(tensors, facts, what)
     sha256 = hashlib.sha256(blob).hexdigest()
     entry = TaskEntry(
-        id=index.next_id,
+        id=id,
         name=record.name,
         version=version,
-        file=task_file(index.next_id, sha256),
+        file=task_file(id, sha256),
         sha256=sha256,
         bytes=len(blob),
         parent=parent.file if parent else None,
@@ -75,27 +94,20 @@ def encode_task(
     return entry, blob
 
 
-def _checked_gates(gates: torch.Tensor, what: str) -> np.ndarray:
+def checked_gates(gates: torch.Tensor, what: str) -> np.ndarray:
+    """The gates as bool [gates]. Raises `StoreError` for anything else."""
     if gates.dtype != torch.bool or gates.dim() != 1:
         raise StoreError(f"{what}: gates must be one row of booleans, not {gates.dtype} {tuple(gates.shape)}")
     return gates.detach().cpu().numpy()
 
 
-def _encode_gates(
-    reader: read.Reader, index: Index, gates: np.ndarray, parent: TaskEntry | None
-) -> tuple[np.ndarray, TaskEntry | None]:
+def _encode_gates(gates: np.ndarray, before: Before | None) -> tuple[np.ndarray, TaskEntry | None]:
     """Packed gates and no parent, or the difference from the parent's gates and the parent, whichever is smaller."""
     full = difference.pack(gates)
-    if parent is None or parent.depth >= DEEPEST:
+    if before is None or before.entry.depth >= DEEPEST or before.gates.size != gates.size:
         return full, None
-    try:
-        before = reader.gates(index, parent)
-    except DamagedError:
-        return full, None  # a damaged parent must not make its children unreadable
-    if before is None or before.size != gates.size:
-        return full, None
-    code = np.frombuffer(difference.encode(before ^ gates), np.uint8).copy()
-    return (code, parent) if code.size < full.size else (full, None)
+    code = np.frombuffer(difference.encode(before.gates ^ gates), np.uint8).copy()
+    return (code, before.entry) if code.size < full.size else (full, None)
 
 
 def encode_shared(tensors: dict[str, torch.Tensor]) -> tuple[dict, bytes]:
@@ -133,10 +145,11 @@ def with_shared(index: Index, shared: dict[str, torch.Tensor] | None, blobs: dic
     return replace(index, shared=described)
 
 
-def tidy(root: Path, index: Index, raw: bytes) -> None:
+def tidy(root: Path, index: Index, raw: bytes) -> tuple[int, int]:
     """Before writing: folders in place, leftovers of killed writers gone, the copy of the index equal to it.
 
-    raw: the bytes of `index.json`. Files that the store does not make are left alone. Raises `StoreError`.
+    raw: the bytes of `index.json`. Files that the store does not make are left alone. Returns how many files, and bytes
+    in them, were removed. Raises `StoreError`.
     """
     for folder in FOLDERS:
         disk.make_folder(root / folder)
@@ -147,12 +160,25 @@ def tidy(root: Path, index: Index, raw: bytes) -> None:
     if not same:
         disk.write_file(root, INDEX_COPY, raw)
     named = index.files() | {checkpoint_file(index)}
+    found = [name for name in _ours(root) if name not in named]
+    size = sum(disk.size(root, name) for name in found)
+    for name in found:
+        with contextlib.suppress(StoreError):  # a leftover that cannot be removed is in nobody's way
+            disk.remove(root, name)
+    return len(found), size
+
+
+def measure(root: Path) -> tuple[int, int]:
+    """How many task, shared and unfinished files there are, and the bytes in them. Raises `StoreError`."""
+    found = list(_ours(root))
+    return len(found), sum(disk.size(root, name) for name in found)
+
+
+def _ours(root: Path) -> Iterator[str]:
+    """The names of the files that the store makes beside index and lock."""
     for folder in ("", *FOLDERS):
         with disk.explained("list", root / folder):
             found = disk.names_in(root, folder)
         for bare in found:
-            name = f"{folder}/{bare}" if folder else bare
-            ours = bare.startswith(disk.TEMPORARY) or (folder and _OURS.fullmatch(bare))
-            if ours and name not in named:
-                with contextlib.suppress(StoreError):  # a leftover that cannot be removed is in nobody's way
-                    disk.remove(root, name)
+            if bare.startswith(disk.TEMPORARY) or (folder and _OURS.fullmatch(bare)):
+                yield f"{folder}/{bare}" if folder else bare

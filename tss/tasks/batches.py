@@ -11,6 +11,7 @@ from torch import Tensor
 from tss.randomness import shuffler
 
 IGNORED = -100  # target of positions without a label
+PASS_COST = 24  # tokens that one more forward and backward pass costs beside its own; on a small CPU model up to 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +53,73 @@ class Batch:
 def collate(rows: Sequence[Row], numbers: Sequence[int], pad: int, single: bool, length: int = 0) -> Batch:
     """Pad rows to a batch. `single`: one target a row instead of a sequence. `length`: pad at least so far."""
     longest = max(length, max(len(row.ids) for row in rows))
-    ids = torch.full((len(rows), longest), pad, dtype=torch.long)
-    mask = torch.zeros((len(rows), longest), dtype=torch.long)
-    for i, row in enumerate(rows):
-        ids[i, : len(row.ids)] = torch.tensor(row.ids)
-        mask[i, : len(row.ids)] = 1
+    ids = _padded([row.ids for row in rows], pad, longest)
+    lengths = torch.tensor([len(row.ids) for row in rows])
+    mask = (torch.arange(longest) < lengths[:, None]).long()
     if single:
         target = torch.tensor([row.target[0] for row in rows])
     else:
         wide = max(len(row.target) for row in rows)
         wide = max(wide, longest) if rows[0].places else wide
-        target = torch.full((len(rows), wide), IGNORED, dtype=torch.long)
-        for i, row in enumerate(rows):
-            target[i, : len(row.target)] = torch.tensor(row.target)
+        target = _padded([row.target for row in rows], IGNORED, wide)
     return Batch(ids, mask, target, tuple(numbers))
+
+
+def _padded(lists: Sequence[list[int]], fill: int, width: int) -> Tensor:
+    return torch.tensor([[*each, *[fill] * (width - len(each))] for each in lists], dtype=torch.long)
+
+
+class Table:
+    """All rows of a split padded once and kept on the device, so that a batch is a few gathers there."""
+
+    def __init__(self, rows: Sequence[Row], pad: int, single: bool, device: torch.device):
+        self.whole = collate(rows, (), pad, single).to(device)
+        self.lengths = [len(row.ids) for row in rows]
+        self.targets = [len(row.target) for row in rows]
+        self.aligned = bool(rows[0].places)  # a target for each id
+        self.single = single
+
+    def batch(self, numbers: Sequence[int], rounded: bool = False) -> Batch:
+        """These rows, padded to the longest among them; `rounded`: to the next rung, so that few shapes occur."""
+        length = self._width([self.lengths[i] for i in numbers], rounded, self.whole.ids)
+        index = torch.tensor(numbers).to(self.whole.ids.device)
+        ids, mask = (t[:, :length].index_select(0, index) for t in (self.whole.ids, self.whole.mask))
+        if self.single:
+            return Batch(ids, mask, self.whole.target.index_select(0, index), tuple(numbers))
+        wide = self._width([self.targets[i] for i in numbers], rounded, self.whole.target)
+        target = self.whole.target[:, : length if self.aligned else wide]
+        return Batch(ids, mask, target.index_select(0, index), tuple(numbers))
+
+    def pieces(self, numbers: Sequence[int]) -> list[Batch]:
+        """These rows in as many batches of like length as pay, shortest first: the same rows with less padding."""
+        pieces = cut([self.lengths[i] for i in numbers], PASS_COST)
+        return [self.batch([numbers[i] for i in piece]) for piece in pieces]
+
+    @staticmethod
+    def _width(lengths: list[int], rounded: bool, whole: Tensor) -> int:
+        longest = max(lengths)
+        return min(rung(longest), whole.shape[1]) if rounded else longest
+
+
+def rung(length: int) -> int:
+    """The next of 8, 16, 24 … 64, 80, 96 … 128, 160 …: at most an eighth more, or 7."""
+    step = max(8, 1 << max((length - 1).bit_length() - 3, 0))
+    return -(-length // step) * step
+
+
+def cut(lengths: Sequence[int], cost: int) -> list[list[int]]:
+    """Positions of a batch's rows in pieces, shortest rows first, so that padded tokens + cost * pieces are fewest."""
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    least, begins = [0], [0]  # of the first n rows: what they cost, where their last piece begins
+    for n, row in enumerate(order, 1):
+        found = min((least[begin] + (n - begin) * lengths[row] + cost, begin) for begin in range(n))
+        least.append(found[0])
+        begins.append(found[1])
+    pieces, end = [], len(order)
+    while end:
+        pieces.append(order[begins[end] : end])
+        end = begins[end]
+    return pieces[::-1]
 
 
 def plan(lengths: Sequence[int], size: int, seed: str | None) -> list[list[int]]:

@@ -28,9 +28,12 @@ class Classification(Kind):
     def logits(self, backbone, head: nn.Module, batch: Batch, added) -> Tensor:
         """[batch, labels]"""
         states = backbone.states(batch.ids, batch.mask, added)
-        return head(self._pool(backbone, states, batch))
+        return head(self.features(backbone, states, batch))
 
-    def _pool(self, backbone, states: Tensor, batch: Batch) -> Tensor:
+    def together(self, backbone) -> str:
+        return "states"
+
+    def features(self, backbone, states: Tensor, batch: Batch) -> Tensor:
         """[batch, length, d] -> [batch, d]"""
         pool = self.reading.pool
         if self.reading.asc_pool:

@@ -46,6 +46,7 @@ def as_input(kind: str, value: object, pair: bool | None = None) -> tuple[str, .
     if isinstance(value, Mapping):
         value = _mapping_input(kind, value, expected)
     if isinstance(value, str):
+        _check_text(value)  # before a huge one is split
         value = value.split() if kind == "tagging" else (value,)
     if not isinstance(value, (tuple, list)):
         raise TaskError(f"expected {expected}, not {_shown(value)}")

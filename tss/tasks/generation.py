@@ -60,15 +60,16 @@ class Generation(Kind):
         return float((batch.target != IGNORED).sum())
 
     def answers(self, backbone, head: nn.Module, batch: Batch, rows: Sequence[Row], added) -> list[Answer]:
-        out = backbone.generate(
-            batch.ids,
-            batch.mask,
-            added,
-            max_tokens=self._room(backbone),
-            min_tokens=self.lengths.min_target,
-            beams=self.lengths.beams,
-            no_repeat=self.lengths.no_repeat,
-        )
+        out = backbone.generate(batch.ids, batch.mask, added, **dict(self.together(backbone)))
+        return self.spoken(backbone, out, rows)
+
+    def together(self, backbone) -> tuple[tuple[str, int], ...]:
+        lengths = self.lengths
+        limits = {"max_tokens": self._room(backbone), "min_tokens": lengths.min_target, "beams": lengths.beams}
+        return (*limits.items(), ("no_repeat", lengths.no_repeat))
+
+    def spoken(self, backbone, out: Sequence[Sequence[int]], rows: Sequence[Row]) -> list[Answer]:
+        """Answers from generated ids."""
         full = self._room(backbone) - len(backbone.text.target_opening) - 1
         return [
             Answer(backbone.text.decode(ids), None, row.cut, len(ids) >= full)

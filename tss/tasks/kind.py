@@ -90,6 +90,14 @@ class Kind:
     def logits(self, backbone, head: nn.Module, batch: Batch, added) -> Tensor:
         raise NotImplementedError
 
+    def features(self, backbone, states: Tensor, batch: Batch) -> Tensor:
+        """What the head reads of the backbone's states [batch, length, d], for kinds that have a head."""
+        raise NotImplementedError
+
+    def together(self, backbone) -> Any:
+        """Tasks with equal values share a forward pass: "states", or the limits of generation. None: never share."""
+        return None
+
     def row_losses(self, logits: Tensor, batch: Batch) -> Tensor:
         """Cross-entropy of each row. [batch]"""
         raise NotImplementedError
@@ -107,6 +115,10 @@ class Kind:
 
     def read(self, logits: Tensor, rows: Sequence[Row]) -> list[Answer]:
         """Answers from logits, for kinds that have them without another pass."""
+        raise NotImplementedError
+
+    def spoken(self, backbone, out: Sequence[Sequence[int]], rows: Sequence[Row]) -> list[Answer]:
+        """Answers from generated ids, for kinds that generate."""
         raise NotImplementedError
 
     def told(self, answer: Answer, given: tuple[str, ...]) -> dict[str, Any]:

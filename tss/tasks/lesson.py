@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tss.tasks.batches import Batch, Row, collate, plan
+from tss.tasks.batches import Batch, Row, Table, collate, plan
 from tss.tasks.kind import Answer, Kind, ReadingConfig, kind_of
 from tss.tasks.task import Example, Task
+
+AT_ONCE = 64  # rows answered together
+GPU_TOKENS = 1 << 16  # tokens answered together on a GPU
+# forward(lesson, number of the batch, batch) -> logits, loss of the batch
+Forward = Callable[["Lesson", int, Batch], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -40,9 +45,19 @@ class Lesson:
         self.train, self.valid, self.test = Split([], []), Split([], []), Split([], [])
 
     @classmethod
-    def of(cls, task: Task, backbone, reading: ReadingConfig, seed: int) -> Lesson:
-        """Encode a task. The seed key holds the task's name, not its position, so order changes nothing."""
-        kind = kind_of(task.kind)(task.labels, task.lengths, task.metric, reading)
+    def of(
+        cls,
+        task: Task,
+        backbone,
+        reading: ReadingConfig,
+        seed: int,
+        kinds: Mapping[str, type[Kind]] | None = None,
+    ) -> Lesson:
+        """Encode a task. The seed key holds the task's name, not its position, so order changes nothing.
+
+        kinds: how a method wants kinds of task encoded and answered, where not as usual.
+        """
+        kind = (kinds[task.kind] if kinds else kind_of(task.kind))(task.labels, task.lengths, task.metric, reading)
         lesson = cls(backbone, kind, task.name, f"{seed}/{task.name}")
         splits = (task.train, task.valid or task.train, task.test)  # a task made by hand may lack validation examples
         lesson.train, lesson.valid, lesson.test = (lesson.encode(split) for split in splits)
@@ -57,6 +72,10 @@ class Lesson:
         chosen = numbers or range(len(rows))
         batch = collate([rows[i] for i in chosen], list(chosen), self.backbone.text.pad, self.kind.single, length)
         return batch.to(self.backbone.device)
+
+    def table(self, split: Split) -> Table:
+        """A split on the backbone's device, for batches made again and again."""
+        return Table(split.rows, self.backbone.text.pad, self.kind.single, self.backbone.device)
 
     def batches(self, rows: Sequence[Row], size: int) -> Iterator[Batch]:
         """All rows once, in a fixed order, like lengths together."""
@@ -73,8 +92,9 @@ class Lesson:
         return self.kind.row_losses(self.logits(batch, added), batch)
 
     @torch.no_grad()
-    def answers(self, rows: Sequence[Row], added, size: int = 64) -> list[Answer]:
-        """Answers in the order of the rows."""
+    def answers(self, rows: Sequence[Row], added, size: int = 0) -> list[Answer]:
+        """Answers in the order of the rows, `size` at a time (0: as many as suit the device)."""
+        size = size or self._at_once(rows)
         out: list[Answer | None] = [None] * len(rows)
         for batch in self.batches(rows, size):
             chosen = [rows[i] for i in batch.numbers]
@@ -83,27 +103,36 @@ class Lesson:
                 out[number] = answer
         return [answer for answer in out if answer is not None]
 
-    def evaluate(self, split: Split, added, size: int = 64) -> tuple[dict[str, float], list[Answer]]:
+    def _at_once(self, rows: Sequence[Row]) -> int:
+        """On a GPU about as many tokens at once whatever the length: beam search then takes few, full steps."""
+        if self.backbone.device.type != "cuda" or not rows:
+            return AT_ONCE
+        return max(8, GPU_TOKENS // max(len(row.ids) for row in rows))
+
+    def evaluate(self, split: Split, added, size: int = 0) -> tuple[dict[str, float], list[Answer]]:
         """Metrics in points and the answers behind them."""
         answers = self.answers(split.rows, added, size)
         return self.kind.score([answer.value for answer in answers], split.gold), answers
 
     @torch.no_grad()
-    def develop(self, split: Split, added, size: int = 64) -> tuple[float | None, float]:
-        """Dev score (None where the loss decides) and dev loss, from one pass over the rows."""
-        total, weight = 0.0, 0.0
+    def develop(self, split: Split, batches: Sequence[Batch], forward: Forward) -> tuple[float | None, float]:
+        """Dev score (None where the loss decides) and dev loss, from one pass over the rows.
+
+        batches: all rows of the split. forward(lesson, number, batch): logits and loss of one of them.
+        """
+        losses, shares = [], []
         out: list[Answer | None] = [None] * len(split)
-        for batch in self.batches(split.rows, size):
-            logits = self.logits(batch, added)
-            share = self.kind.weight(batch)
-            total += float(self.kind.loss(logits, batch)) * share
-            weight += share
+        for i, batch in enumerate(batches):
+            logits, loss = forward(self, i, batch)
+            losses.append(loss.clone())  # a recorded pass gives its next result in the same place
+            shares.append(self.kind.weight(batch))
             if not self.kind.by_loss:
                 found = self.kind.read(logits, [split.rows[i] for i in batch.numbers])
                 for number, answer in zip(batch.numbers, found, strict=True):
                     out[number] = answer
-        loss = total / max(weight, 1.0)
+        values = torch.stack(losses).tolist() if losses else []
+        loss = sum(v * share for v, share in zip(values, shares, strict=True)) / max(sum(shares), 1.0)
         if self.kind.by_loss:
             return None, loss
-        values = [answer.value for answer in out if answer is not None]
-        return next(iter(self.kind.score(values, split.gold).values())), loss
+        answers = [answer.value for answer in out if answer is not None]
+        return next(iter(self.kind.score(answers, split.gold).values())), loss

@@ -20,6 +20,8 @@ METRICS = {
 }
 MAIN = {kind: names[0] for kind, names in METRICS.items()}
 
+NO_ANSWER = ""  # a prediction that is none of the labels; always wrong, and no class of its own
+
 Tags = Sequence[str]
 
 
@@ -54,17 +56,18 @@ def classification_scores(
 
     Macro-F1 is the mean over the classes that occur in gold or predictions (scikit-learn's default): a class of
     `labels` that occurs in neither does not count; a class predicted but absent from gold counts as 0.
-    Raises TaskError if a prediction is not among `labels` (when they are given).
+    Raises TaskError if a prediction is neither among `labels` (when they are given) nor NO_ANSWER.
     """
     _check_lengths(predicted, gold)
     for label in predicted:
-        if labels and label not in labels:
+        if labels and label not in labels and label != NO_ANSWER:
             raise TaskError(f"prediction {label!r} is not among the task's labels{nearest(str(label), tuple(labels))}")
     if not gold:
         return {"macro_f1": 0.0, "accuracy": 0.0}
     from sklearn.metrics import accuracy_score, f1_score
 
-    macro = f1_score(list(gold), list(predicted), average="macro", zero_division=0)
+    classes = sorted({*gold, *predicted} - {NO_ANSWER})
+    macro = f1_score(list(gold), list(predicted), labels=classes, average="macro", zero_division=0)
     return {"macro_f1": 100 * float(macro), "accuracy": 100 * float(accuracy_score(list(gold), list(predicted)))}
 
 

@@ -44,9 +44,16 @@ class Tagging(Kind):
     def logits(self, backbone, head: nn.Module, batch: Batch, added) -> Tensor:
         """[batch, length, labels]"""
         states = backbone.states(batch.ids, batch.mask, added)
+        return head(self.features(backbone, states, batch))
+
+    def together(self, backbone) -> str:
+        return "states"
+
+    def features(self, backbone, states: Tensor, batch: Batch) -> Tensor:
+        """[batch, length, d]"""
         if self.reading.ner_shift and backbone.layout.family == "encoder-decoder":  # others are fed the word itself
             states = torch.cat([states[:, 1:], states[:, -1:]], dim=1)
-        return head(states)
+        return states
 
     def row_losses(self, logits: Tensor, batch: Batch) -> Tensor:
         """Mean over a sentence's labelled words."""

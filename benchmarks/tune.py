@@ -1,0 +1,127 @@
+"""Tuning by dev scores: configurations of methods on the first tasks of heterogeneous orders, side by side.
+
+    python benchmarks/tune.py CONFIGS.json --data DATA --out RUNS --jobs 8 --device cuda
+    python benchmarks/tune.py CONFIGS.json --out RUNS --summary results/raw/tuning.jsonl
+
+CONFIGS.json: {"orders": [3, 4], "tasks": 16, "options": {...}, "configurations": [{"label", "method", "options"}]}.
+What is done is skipped. Only dev scores are looked at (tests are cut to 8 examples). For generation the dev score is
+minus the dev loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing as mp
+import time
+from collections import defaultdict
+from pathlib import Path
+
+FACTS = ("steps", "seconds", "flips", "inherited", "importance")
+
+
+def work(queue, told, args) -> None:
+    import torch
+
+    from tss.bench.cell import Backbones, run_cell
+
+    torch.set_num_threads(1)
+    backbones = Backbones()
+    while (job := queue.get()) is not None:
+        cell, grid = job
+        began = time.time()
+        try:
+            run_cell(cell, grid, backbones)
+            told.put((grid.runs, cell.key, round(time.time() - began, 1), ""))
+        except Exception as problem:  # one configuration that fails must not stop the others
+            told.put((grid.runs, cell.key, round(time.time() - began, 1), f"{type(problem).__name__}: {problem}"))
+
+
+def jobs(plan: dict, args) -> list:
+    from tss.bench.cell import Grid
+    from tss.bench.plan import Cell
+    from tss.data.sequences import sequence
+
+    out = []
+    for one in plan["configurations"]:
+        for order in plan["orders"]:
+            tasks = tuple(sequence("heterogeneous", order))[: plan["tasks"] or None]
+            options = {**plan["options"], **one["options"]}
+            runs = Path(args.out) / one["label"]
+            runs.mkdir(parents=True, exist_ok=True)
+            grid = Grid(str(runs), args.data, args.backbone, "recommended", options, args.device, plan.get("tests", 8))
+            cell = Cell(f"{one['method']}-order{order}", one["method"], 0, tasks, "heterogeneous", order)
+            if not grid.done(cell):
+                out.append((cell, grid))
+    return out
+
+
+def run(plan: dict, args) -> None:
+    context = mp.get_context("spawn")
+    queue, told = context.Queue(), context.Queue()
+    todo = jobs(plan, args)
+    for job in todo:
+        queue.put(job)
+    workers = [context.Process(target=work, args=(queue, told, args)) for _ in range(args.jobs)]
+    for worker in workers:
+        queue.put(None)
+        worker.start()
+    began = time.time()
+    for i in range(len(todo)):
+        runs, key, seconds, problem = told.get()
+        where = f"{i + 1}/{len(todo)}  {Path(runs).name} {key}"
+        print(f"{time.time() - began:6.0f} s  {where} {seconds} s {problem}", flush=True)
+    for worker in workers:
+        worker.join()
+
+
+def lines(plan: dict, out: Path) -> list[dict]:
+    found = []
+    for one in plan["configurations"]:
+        for order in plan["orders"]:
+            log = out / one["label"] / f"{one['method']}-order{order}.jsonl"
+            for text in log.read_text().splitlines() if log.exists() else []:
+                line = json.loads(text)
+                if "task" in line and "curve" in line:
+                    best = max((e for e in line["curve"] if e[2] is not None), key=lambda e: e[2])
+                    facts = {k: line["facts"][k] for k in FACTS if k in line["facts"]}
+                    told = {"label": one["label"], "order": order, "task": line["task"]}
+                    found.append({**told, "dev": best[2], "best": best[0], **facts})
+    return found
+
+
+def summary(found: list[dict]) -> str:
+    """Mean dev score a family and configuration, and over the families with a metric."""
+    cells: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for line in found:
+        cells[line["label"]][line["task"].split("/")[0]].append(line["dev"])
+    order = sorted({f for each in cells.values() for f in each})
+    rows = ["| configuration | " + " | ".join(order) + " | tasks |", "|" + " --- |" * (len(order) + 2)]
+    for label, each in cells.items():
+        told = [f"{sum(each[f]) / len(each[f]):.2f}" if each[f] else "" for f in order]
+        rows.append(f"| {label} | " + " | ".join(told) + f" | {sum(map(len, each.values()))} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("configs", type=Path)
+    parser.add_argument("--data")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--backbone", default="bart-mini")
+    parser.add_argument("--device")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--summary", type=Path, help="write the dev scores as JSON lines here")
+    args = parser.parse_args()
+    plan = json.loads(args.configs.read_text())
+    if args.data:
+        run(plan, args)
+    found = lines(plan, args.out)
+    print(summary(found))
+    if args.summary:
+        args.summary.parent.mkdir(parents=True, exist_ok=True)
+        args.summary.write_text("".join(json.dumps(line) + "\n" for line in found))
+
+
+if __name__ == "__main__":
+    main()

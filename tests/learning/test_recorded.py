@@ -1,0 +1,83 @@
+"""Recorded steps give the numbers of plain ones. On a CPU nothing is recorded; the rest needs a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_lessons import small_lesson, small_method
+from tiny import tiny_loaded
+
+from tss.learning.loop import train
+from tss.learning.recorded import Recorder
+from tss.learning.schedule import LearningConfig
+from tss.methods import METHODS, method_class
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+def test_without_a_gpu_functions_are_called_as_they_are():
+    calls = []
+    recorder = Recorder(on=False)
+    for i in range(3):
+        (out,) = recorder("key", lambda x: calls.append(1) or (x + 1,), torch.tensor(float(i)))
+        assert float(out) == i + 1.0
+    assert len(calls) == 3
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_replays_follow_inputs_and_parameters():
+    weight = torch.ones(4, device="cuda", requires_grad=True)
+    recorder = Recorder(on=True)
+
+    def derive(x):
+        loss = (weight * x).square().sum()
+        return loss.detach(), *torch.autograd.grad(loss, [weight])
+
+    for i in range(6):
+        x = torch.full((4,), float(i), device="cuda")
+        loss, gradient = recorder("key", derive, x)
+        assert float(loss) == pytest.approx(float((weight * x).square().sum()))
+        assert torch.allclose(gradient, 2 * weight * x * x)
+        with torch.no_grad():
+            weight += 1.0
+    assert not recorder.trouble and any(recorder._seen.values())
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_what_cannot_be_recorded_runs_plainly_and_says_why():
+    recorder = Recorder(on=True)
+
+    def reads(x):
+        return (x * float(x.sum()),)
+
+    for i in range(4):
+        (out,) = recorder("key", reads, torch.full((2,), float(i), device="cuda"))
+        assert torch.allclose(out, torch.full((2,), 2.0 * i * i, device="cuda"))
+    assert recorder.trouble and not recorder.on
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("kind", ["classification", "tagging", "generation"])
+def test_a_recorded_training_is_the_plain_one(kind, name):
+    if kind not in method_class(name).kinds:
+        pytest.skip(f"{name} does not learn {kind}")
+    found = []
+    for record in (False, True):
+        backbone = tiny_loaded("bart")
+        backbone.model.to("cuda")
+        for module in backbone.model.modules():  # what is dropped depends on the shape, which rounding changes
+            for key in ("dropout", "attention_dropout", "activation_dropout"):
+                if isinstance(getattr(module, key, None), float):
+                    setattr(module, key, 0.0)
+        lesson = small_lesson(kind, count=40, backbone=backbone, kinds=method_class(name).kinds)
+        method = small_method(lesson, name)
+        config = LearningConfig(max_steps=24, eval_steps=8, batch_size=8, record=record)
+        method.begin(lesson, lambda lessons, method, config=config: train(lessons, method, config))
+        seen = [lesson] if method.joint else method.lessons(lesson)
+        outcome = train(seen, method, config)
+        found.append([entry[1] for entry in outcome.curve])
+    assert found[1] == pytest.approx(found[0], rel=1e-3, abs=1e-4)

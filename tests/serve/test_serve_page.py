@@ -1,0 +1,116 @@
+"""The page in a real browser: somebody clicks through it. Screenshots are kept in the test's folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_server import Running
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("no chromium here: as root, apt-get install chromium", allow_module_level=True)
+playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests need playwright")
+
+LOOKS = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1200, "height": 900}},
+    "narrow": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
+}
+TEXT = "John Smith went to Paris and met Anna at the bank on Monday"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    with playwright.sync_playwright() as driver:
+        # a container's root has no sandbox, and its /dev/shm may be small
+        arguments = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+        with driver.chromium.launch(executable_path=CHROMIUM, args=arguments) as found:
+            yield found
+
+
+@pytest.fixture(params=list(LOOKS))
+def page(request: pytest.FixtureRequest, browser, server: Running) -> Iterator:
+    context = browser.new_context(**LOOKS[request.param])
+    found = context.new_page()
+    found.look = request.param
+    found.problems, found.hosts = [], set()
+    found.on("console", lambda told: found.problems.append(told.text) if told.type == "error" else None)
+    found.on("pageerror", lambda error: found.problems.append(str(error)))
+    found.on("request", lambda sent: found.hosts.add(sent.url.split("/")[2]))
+    found.goto(server.address)
+    found.get_by_role("checkbox", name="mood").wait_for()
+    yield found
+    context.close()
+
+
+def test_a_visitor_picks_tasks_and_reads_answers(page, server: Running, tmp_path: Path):
+    assert page.get_by_role("status").inner_text().startswith("ready")
+    for name in ("topic", "people", "places", "summary"):
+        page.get_by_role("checkbox", name=name).check()
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    page.keyboard.press("Control+Enter")
+    answers = page.get_by_role("list", name="Answers").get_by_role("listitem")
+    answers.nth(3).wait_for()
+    assert "% sure" in answers.nth(0).inner_text() and answers.nth(0).locator("b").inner_text().startswith("topic ")
+    shown = answers.nth(1).locator(".tagged").inner_text()
+    assert all(word in shown for word in TEXT.split())
+    marks = page.locator("#answers mark")
+    assert marks.count() >= 1 and "%" in marks.first.inner_text()
+    assert answers.nth(3).locator("blockquote").inner_text()
+    assert page.locator("#tasks tbody tr").count() == 8 and "equal gates" in page.locator("#tasks").inner_text()
+    assert page.locator("#heat tbody td").count() == 64
+    page.wait_for_function("document.querySelector('#numbers').innerText.includes('answers a second')")
+    page.screenshot(path=tmp_path / f"{page.look}.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it must not scroll sideways"
+    assert page.problems == [] and page.hosts == {server.address.removeprefix("http://")}
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_mistakes_are_told(page):
+    page.get_by_label("Text", exact=True).fill("nice day")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    assert page.get_by_role("alert").inner_text() == "Choose at least one task."
+    page.get_by_role("checkbox", name="aspect").check()
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_text("expected two fields").wait_for()
+    page.get_by_role("checkbox", name="mood").check()  # the one that can answer does
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.locator("#answers .bad").wait_for()
+    assert page.locator("#answers b").count() == 1
+
+
+@pytest.mark.parametrize("page", ["narrow"], indirect=True)
+def test_the_page_works_from_the_keyboard_and_for_screen_readers(page):
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the text field"
+    page.get_by_label("Find a task").fill("peo")
+    assert page.get_by_role("checkbox").count() == 1
+    page.get_by_role("checkbox", name="people").press("Space")
+    assert page.locator("#picked").inner_text() == "1 chosen"
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('input,textarea,button')].filter(e => !(e.labels && e.labels.length)"
+        " && !e.getAttribute('aria-label') && !e.textContent.trim()).length"
+    )
+    assert unnamed == 0 and page.evaluate("document.documentElement.lang") == "en"
+    assert page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)[0]") == "H1"
+
+
+def test_names_are_text_and_never_markup(browser, own_store: Path):
+    from planted import plant
+
+    from tss import Learner
+
+    writer = Learner.open(own_store, device="cpu")
+    with Running(own_store) as server:
+        found = browser.new_page()
+        found.goto(server.address)
+        found.get_by_role("checkbox", name="mood").wait_for()
+        with writer.store.writing(wait=5):
+            plant(writer, "<img src=x onerror=alert(1)>", "classification", 2)
+        found.get_by_role("checkbox", name="<img").wait_for()  # it appears without a reload
+        assert found.locator("main img").count() == 0
+        found.close()

@@ -1,0 +1,67 @@
+"""All lines of a grid in one compressed file, small enough to be kept in a repository."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tss.bench.collect import read_runs
+from tss.errors import TssError
+
+LIMIT = 5 << 20  # bytes of all files in the folder together
+
+
+@dataclass(frozen=True)
+class Packed:
+    """bytes: of the file; beside: of all others in its folder; tasks: lines of tasks in it."""
+
+    bytes: int
+    beside: int
+    cells: int
+    tasks: int
+
+    @property
+    def per_task(self) -> float:
+        return self.bytes / max(1, self.tasks)
+
+
+def pack(path: Path | str, out: Path | str, most: int = LIMIT) -> Packed:
+    """Put all lines of a folder of runs into one file, .xz or .gz.
+
+    Raises TssError, and writes nothing, if the files of its folder would together be larger than `most` bytes.
+    """
+    runs, out = read_runs(path), Path(out)
+    opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(out.suffix)
+    if opener is None:
+        raise TssError(f"{out} must end in .xz or .gz, for example {out.name}.jsonl.xz")
+    lines: list[Any] = [{"grid": runs.grid}]
+    for run in sorted(runs.runs, key=lambda run: run.header["cell"]):
+        lines += [run.header, *run.lines, *([{"overlap": run.overlap}] if run.overlap else [])]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(f".{out.name}.part")
+    options = {"preset": 9 | lzma.PRESET_EXTREME} if out.suffix == ".xz" else {"compresslevel": 9}
+    try:
+        with opener(part, "wt", encoding="utf-8", **options) as packed:
+            packed.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        others = (file for file in out.parent.rglob("*") if file.is_file() and file not in (part, out))
+        tasks = sum(len(run.lines) for run in runs.runs)
+        made = Packed(part.stat().st_size, sum(file.stat().st_size for file in others), len(runs.runs), tasks)
+        if made.bytes + made.beside > most:
+            raise TssError(
+                f"{out.parent} would hold {_mib(made.bytes + made.beside)}, {_mib(made.bytes)} of it in {out.name} "
+                f"({made.cells} cells, {made.per_task / 1024:.1f} KiB a task); at most {_mib(most)} are allowed: pack "
+                "fewer orders, or say --most"
+            )
+        os.replace(part, out)
+    finally:
+        part.unlink(missing_ok=True)
+    return made
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.2f} MiB"

@@ -1,0 +1,86 @@
+"""Work that repeats is recorded on a GPU and replayed: small models spend their time launching kernels, not in them.
+
+A function of tensors that is asked for again with the same key and shapes runs twice as it is; from the second time
+on as one CUDA graph. The numbers are those of the plain call. Where something cannot be recorded (a number is read in
+the middle, say) everything goes on as plain calls, and `trouble` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Outputs = tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True)
+class _Record:
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor, ...]
+    outputs: Outputs
+
+
+class Recorder:
+    """Calls functions, or replays them. What it gives is overwritten by the next call with the same key and shapes."""
+
+    def __init__(self, on: bool):
+        self.on = on
+        self.trouble = ""
+        self._seen: dict[Hashable, _Record | None] = {}
+        self._pool = torch.cuda.graph_pool_handle() if on else None
+
+    def __call__(self, key: Hashable, function: Callable[..., Outputs], *inputs: Tensor) -> Outputs:
+        """function(*inputs). Called with the same key and shapes it must compute the same thing every time."""
+        if not self.on:
+            return function(*inputs)
+        key = (key, *(tuple(t.shape) for t in inputs))
+        if key not in self._seen:  # libraries choose their kernels in a plain call
+            self._seen[key] = None
+            return function(*inputs)
+        record = self._seen[key]
+        if record is None:
+            record = self._record(function, inputs)
+            if record is None:
+                return function(*inputs)
+            self._seen[key] = record
+        for place, value in zip(record.inputs, inputs, strict=True):
+            place.copy_(value)
+        record.graph.replay()
+        return record.outputs
+
+    def close(self) -> None:
+        """Forget everything and give the GPU's memory back: what graphs held is of no use to later work."""
+        if self._pool is not None:
+            self._seen.clear()
+            torch.cuda.empty_cache()
+
+    def _record(self, function: Callable[..., Outputs], inputs: tuple[Tensor, ...]) -> _Record | None:
+        held = tuple(t.clone() for t in inputs)
+        graph = torch.cuda.CUDAGraph()
+        random = torch.cuda.get_rng_state()
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    outputs = function(*held)
+                finally:
+                    graph.capture_end()
+        except RuntimeError as problem:
+            self.on, self.trouble = False, str(problem).strip().splitlines()[0]
+            self._seen.clear()
+            torch.cuda.synchronize()
+            _put_back(random)
+            return None
+        return _Record(graph, held, outputs)
+
+
+def _put_back(random: Tensor) -> None:
+    """A recording that failed leaves the generator believing that it still goes on: give it a fresh state."""
+    fresh = torch.Generator(device="cuda")
+    fresh.set_state(random)
+    index = torch.cuda.current_device()
+    torch.cuda.default_generators[index].graphsafe_set_state(fresh.graphsafe_get_state())

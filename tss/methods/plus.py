@@ -1,0 +1,152 @@
+"""TSS+: a new task starts from the sub-network, stored or fresh, that suits it best. Ours: see results/ideas.md.
+
+    s0 = kappa |u| (2 g_p - 1)      u a fresh draw, g_p the gates of the parent p, kappa `sticky`
+    p  = the winner of a short race among a fresh draw and the `rivals` stored tasks whose features suit best
+
+Tasks form a tree, not a chain: what a dissimilar task learnt never slows another, so no soft mask is needed; what
+similar tasks learnt is inherited whole, with the rows of the head whose labels have the same names. Each task keeps
+its gates, as the difference from its parent; nothing is shared and nothing is kept for the race but what answers.
+Which stored tasks race: those whose features predict the targets best by ridge regression with one row left out
+(classification, tagging), or whose sub-network gives the targets the smallest loss (generation). Cost: a forward pass
+of a few rows for each stored task of the kind, and (rivals + 1) x `race_steps` steps.
+"""
+
+from __future__ import annotations
+
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tss.errors import ConfigError, DamagedError
+from tss.gates.scores import draw_scores
+from tss.methods.method import Earlier, Remembered, Train
+from tss.methods.supsup import GateConfig, SupSup
+from tss.tasks.batches import IGNORED
+from tss.tasks.lesson import Lesson, Split
+
+SCREENED = 128  # rows that a stored task is judged by
+LEAST_RACE = 16  # training rows below which a race would say nothing
+
+
+@dataclass(frozen=True)
+class PlusConfig(GateConfig):
+    sticky: float = 1.0  # kappa: how firmly inherited gates stand at the start, relative to a fresh draw
+    rivals: int = 2  # stored tasks that race against a fresh start
+    race_steps: int = 40
+    head_start: bool = True  # rows of the parent's head for labels of the same name
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.sticky > 0:
+            raise ConfigError(f"sticky must be above 0, not {self.sticky}")
+        if self.rivals < 0 or self.race_steps < 1:
+            raise ConfigError(f"rivals are at least 0 and race_steps at least 1, not {self.rivals}, {self.race_steps}")
+
+
+class Plus(SupSup):
+    label = "TSS+"
+    family = "sub-network"
+    order_free = False
+    Config: ClassVar[type] = PlusConfig
+
+    def begin(self, lesson: Lesson, train: Train) -> None:
+        known = self._screen(lesson)[: self.config.rivals] if len(lesson.train) >= LEAST_RACE else []
+        chosen = self._race(lesson, [None, *known], train) if known else None
+        self.parent = None if chosen is None else chosen[0].name
+        self._start_from(lesson, chosen)
+
+    def _start_from(self, lesson: Lesson, chosen: tuple[Earlier, Remembered] | None) -> None:
+        self._chosen = None if chosen is None else chosen[1]
+        super().begin(lesson, None)  # type: ignore[arg-type]  # a fresh draw asks for no training
+        if self._chosen is not None and self.config.head_start:
+            inherit_head(lesson, self._chosen)
+
+    def start(self, lesson: Lesson) -> Tensor:
+        fresh = draw_scores(self.bank, lesson.seed_key)
+        if self._chosen is None:
+            return fresh
+        assert self._chosen.kept.gates is not None
+        return self.config.sticky * fresh.abs() * torch.where(self._chosen.kept.gates, 1.0, -1.0)
+
+    def _screen(self, lesson: Lesson) -> list[tuple[Earlier, Remembered]]:
+        """Stored tasks of the same kind, the most suitable first."""
+        split = Split(lesson.train.rows[:SCREENED], lesson.train.gold[:SCREENED])
+        found = []
+        for earlier in self.earlier:
+            if earlier.kind == lesson.kind.name:
+                try:
+                    remembered = earlier.read()
+                except DamagedError:  # `tss verify` tells; a new task can do without it
+                    continue
+                found.append((unfitness(lesson, split, self.recall(remembered.kept)), (earlier, remembered)))
+        return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+    def _race(self, lesson: Lesson, starts, train: Train):
+        """The start with the smallest loss on rows held out, after a few steps."""
+        raced = copy(lesson)
+        rows, gold = lesson.train.rows, lesson.train.gold
+        held = range(0, len(rows), 4)
+        seen = [i for i in range(len(rows)) if i % 4]
+        raced.train = Split([rows[i] for i in seen], [gold[i] for i in seen])
+        few = lesson.valid.first(len(held) + 200)
+        raced.valid = Split([*few.rows, *(rows[i] for i in held)], [*few.gold, *(gold[i] for i in held)])
+        losses = []
+        steps = self.config.race_steps
+        for chosen in starts:
+            raced.head = deepcopy(lesson.head)
+            self._start_from(raced, chosen)
+            losses.append(train([raced], self, max_steps=steps, min_steps=steps, eval_steps=steps, warmup=0.0).dev_loss)
+        return starts[losses.index(min(losses))]
+
+    def facts(self) -> dict[str, float]:
+        return {**super().facts(), "inherited": float(self._chosen is not None)}
+
+
+@torch.no_grad()
+def unfitness(lesson: Lesson, split: Split, added) -> float:
+    """How badly the features of a sub-network suit a task, before anything is trained: smaller is better."""
+    lesson.backbone.model.eval()
+    batches = list(lesson.batches(split.rows, 64))
+    if lesson.kind.by_loss:
+        losses = torch.cat([lesson.row_losses(batch, added) for batch in batches])
+        return float(losses.mean())
+    features, targets = [], []
+    for batch in batches:
+        states = lesson.kind.logits(lesson.backbone, nn.Identity(), batch, added).flatten(0, -2)
+        target = batch.target.flatten()
+        features.append(states[target != IGNORED])
+        targets.append(target[target != IGNORED])
+    return left_out_error(torch.cat(features).double(), torch.cat(targets), len(lesson.kind.labels))
+
+
+def left_out_error(features: Tensor, targets: Tensor, labels: int) -> float:
+    """Mean squared error of ridge regression on one-hot targets, each row predicted without itself.
+
+    features [n, d], targets [n]. e_i / (1 - h_ii) with H = X (X'X + r I)^-1 X' needs no second fit.
+    """
+    x = torch.cat([F.normalize(features - features.mean(0), dim=-1), features.new_ones(len(features), 1)], dim=1)
+    y = F.one_hot(targets, labels).to(x)
+    gram = x.T @ x + 0.1 * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    solved = torch.linalg.solve(gram, x.T)  # [d + 1, n]
+    rest = y - x @ (solved @ y)
+    own = (x * solved.T).sum(1, keepdim=True)
+    return float((rest / (1 - own).clamp(min=1e-6)).square().sum(1).mean())
+
+
+def inherit_head(lesson: Lesson, parent: Remembered) -> None:
+    """Rows of the parent's head for labels of the same name, and its inner layer; the others stay as drawn."""
+    rows = [(i, parent.labels.index(label)) for i, label in enumerate(lesson.kind.labels) if label in parent.labels]
+    if not rows:
+        return
+    here, there = (list(each) for each in zip(*rows, strict=True))
+    with torch.no_grad():
+        for name, parameter in lesson.head.named_parameters():
+            old = parent.head[name].to(parameter)
+            if name.startswith("outer"):
+                parameter[here] = old[there]
+            else:
+                parameter.copy_(old)

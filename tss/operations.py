@@ -1,0 +1,147 @@
+"""What a `Learner` does with its store beside learning and answering: carry tasks, go back, remove, collect."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from tss.errors import ConfigError, StoreError
+from tss.methods import method_class
+from tss.results import TaskInfo
+from tss.settings import Settings
+from tss.store import Collected, Store, portable
+from tss.tasks.names import check_name
+
+if TYPE_CHECKING:
+    from tss.learning.resident import Ready
+
+_WAIT = 5.0  # seconds for another writer to end
+
+
+class StoreOperations:
+    """The part of `Learner` that keeps a store in order."""
+
+    store: Store
+    settings: Settings
+
+    if TYPE_CHECKING:
+
+        def _identity(self) -> dict[str, Any]: ...
+        def _identify(self) -> None: ...
+        def _made_ready(self, record: Any) -> Ready: ...
+
+    def rollback(self, name: str, version: int | None = None) -> TaskInfo:
+        """Answer with the version of a task before the present one, or with the version asked for.
+
+        Later versions stay in the history until `gc`; asking for one of them undoes this, or a `remove`.
+        Raises UnknownTaskError, StoreError; then nothing has changed.
+        """
+        with self.store.writing(wait=_WAIT):
+            return TaskInfo.of(self.store.rollback(check_name(name), version))
+
+    def remove(self, name: str) -> int:
+        """Take a task out of use; returns how many versions it had. They stay in the history until `gc`.
+
+        Raises UnknownTaskError, StoreError; then nothing has changed.
+        """
+        with self.store.writing(wait=_WAIT):
+            return len(self.store.remove(check_name(name)))
+
+    def gc(self) -> Collected:
+        """Drop withdrawn versions and all files that no task needs; what it tells are the bytes won.
+
+        Other processes may go on answering meanwhile. Raises DamagedError, StoreError; then nothing has changed.
+        """
+        with self.store.writing(wait=_WAIT):
+            return self.store.gc()
+
+    def export(self, name: str, file: str | PathLike[str], version: int | None = None) -> int:
+        """Write a task into one new file that `import_` reads; returns its bytes.
+
+        Raises UnknownTaskError, DamagedError; StoreError if the file exists or the method's tasks cannot stand alone.
+        """
+        method = method_class(self.settings.method)
+        if not method.self_contained:
+            raise StoreError(
+                f"tasks of {method.label} answer with weights that all tasks of a store share, so one cannot be "
+                "carried alone; copy the whole folder of the store"
+            )
+        index = self.store.index()
+        entry = index.entry(check_name(name), version)
+        record = self.store.read(entry.name, entry.version)
+        return portable.write(file, portable.Carried(record, entry.version, index.identity))
+
+    def import_(self, file: str | PathLike[str], *, name: str | None = None, new_version: bool = False) -> TaskInfo:
+        """Take in a task that `export` wrote, from a store with the same backbone, adapters and method.
+
+        It must give the answers it gave there: its probes are answered again before it is kept. name: call it so.
+        Raises DamagedError if the file is not intact, StoreError if it does not fit; then nothing has changed.
+        """
+        carried = portable.read(file)
+        chosen = check_name(carried.record.name if name is None else name)
+        with self.store.writing(wait=_WAIT):
+            if chosen in self.store.index().names() and not new_version:
+                raise StoreError(
+                    f"{self.store.path} has a task {chosen!r} already; give the imported one another name (--as), or "
+                    "ask for a new version (--new-version)"
+                )
+            check_fits(carried.identity, self.store.index().identity or self._identity(), f"{file}", self.store)
+            record = replace(carried.record, name=chosen, summary=_summary(carried.record.meta))
+            found = self._made_ready(record).compare()
+            if found.status == "changed":
+                raise StoreError(
+                    f"{file} was not imported: here it answers {found.changed_bytes} bytes of its probes otherwise "
+                    "than where it was learnt"
+                )
+            self._identify()
+            return TaskInfo.of(self.store.add(record, new_version=new_version))
+
+
+def settings_in(file: str | PathLike[str]) -> dict[str, Any]:
+    """Backbone, method, preset, seed and config of the store that an exported file comes from, for `Learner.open`.
+
+    Raises DamagedError, StoreError.
+    """
+    settings = _settings(portable.read(file).identity, str(file))
+    told = asdict(settings)
+    return {**{key: value for key, value in told.items() if key != "options"}, "config": settings.options}
+
+
+def _settings(identity: dict[str, Any], what: str) -> Settings:
+    try:
+        settings = Settings(**{one.name: identity[one.name] for one in fields(Settings)})
+        settings.config()
+        return settings
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        raise StoreError(f"{what} comes from a store with settings that are not known here ({error})") from None
+
+
+def check_fits(theirs: dict[str, Any], ours: dict[str, Any], what: str, store: Store) -> None:
+    """Raise StoreError, naming each difference, unless a task from there can answer here as it did there."""
+    there, here = _resting_on(theirs, what), _resting_on(ours, str(store.path))
+    lines = [
+        f"\n  {key}: {there.get(key)!r} in the file, {here.get(key)!r} here"
+        for key in {**there, **here}
+        if there.get(key) != here.get(key)
+    ]
+    if lines:
+        raise StoreError(f"{what} does not fit the store {store.path}:" + "".join(lines))
+
+
+def _resting_on(identity: dict[str, Any], what: str) -> dict[str, Any]:
+    """What a task's answers depend on beside itself. How it was trained is no part of it."""
+    config = _settings(identity, what).config()
+    hashes = {key: identity.get(key) for key in ("backbone_hash", "adapter_hash")}
+    return {"method": identity["method"], **hashes, **asdict(config.adapter), "precision": config.learning.precision}
+
+
+def _summary(meta: dict[str, Any]) -> dict[str, Any]:
+    """What the index tells of an imported task, taken from what was checked with it."""
+    labels = meta.get("labels")
+    told = {"kind": str(meta.get("kind")), "labels": len(labels) if isinstance(labels, list) else 0}
+    return {**_numbers(meta.get("facts")), **told, "scores": _numbers(meta.get("scores"))}
+
+
+def _numbers(values: Any) -> dict[str, float]:
+    return {k: v for k, v in values.items() if isinstance(v, (int, float))} if isinstance(values, dict) else {}

@@ -1,0 +1,1 @@
+"""A store answering over HTTP: many tasks in one batch, a page to look at."""

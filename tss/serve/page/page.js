@@ -1,0 +1,286 @@
+"use strict";
+// Everything shown is set as text, never as markup: names and texts come from outside.
+
+const SHOWN = 200; // tasks listed at once; a filter finds the others
+const $ = (id) => document.getElementById(id);
+const chosen = new Set();
+let tasks = [];
+let alike = new Map(); // task -> [earlier task, share of equal gates]
+
+function make(tag, text, className) {
+  const element = document.createElement(tag);
+  if (text !== undefined && text !== null) element.textContent = text;
+  if (className) element.className = className;
+  return element;
+}
+
+async function ask(path, options) {
+  const reply = await fetch(path, options);
+  const found = await reply.json().catch(() => ({ error: `the server answered ${reply.status}` }));
+  if (!reply.ok) throw new Error(found.error || `the server answered ${reply.status}`);
+  return found;
+}
+
+const size = (bytes) => (bytes < 1e4 ? `${bytes} B` : bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(2)} MB`);
+const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}\u00a0%`;
+
+// The list of tasks.
+function matching() {
+  const wanted = $("filter").value.trim().toLowerCase();
+  return tasks.filter((task) => task.name.toLowerCase().includes(wanted));
+}
+
+function showPicker() {
+  const found = matching();
+  $("picker").replaceChildren(...found.slice(0, SHOWN).map(pick));
+  if (!found.length) $("picker").append(make("p", tasks.length ? "No task of that name." : "No tasks yet.", "small muted note"));
+  showPicked();
+}
+
+function pick(task) {
+  const label = make("label");
+  const box = make("input");
+  box.type = "checkbox";
+  box.checked = chosen.has(task.name);
+  box.addEventListener("change", () => {
+    if (box.checked) chosen.add(task.name);
+    else chosen.delete(task.name);
+    showPicked();
+  });
+  label.append(box, make("bdi", task.name), make("small", task.state === "ok" ? task.kind : task.state));
+  return label;
+}
+
+function showPicked() {
+  $("picked").textContent = chosen.size ? `${chosen.size} chosen` : "choose at least one";
+}
+
+function showTasks() {
+  $("tasks").tBodies[0].replaceChildren(...tasks.slice(0, SHOWN).map(taskRow));
+  $("more").hidden = tasks.length <= SHOWN;
+  $("more").textContent = `${tasks.length - SHOWN} more tasks are not listed here.`;
+}
+
+function taskRow(task) {
+  const row = make("tr");
+  const name = make("th");
+  name.scope = "row";
+  name.append(make("bdi", task.name));
+  if (task.version > 1) name.append(make("span", ` version ${task.version}`, "small muted"));
+  if (task.state !== "ok") name.append(make("span", ` ${task.state}`, "small bad"));
+  const [metric, score] = Object.entries(task.scores)[0] || ["", null];
+  const kind = task.labels ? `${task.kind}, ${task.labels} labels` : task.kind;
+  const near = alike.get(task.name);
+  const reused = make("td");
+  if (near) reused.append(make("bdi", near[0]), make("span", ` ${percent(near[1])} equal gates`, "small muted"));
+  else reused.textContent = "–";
+  const shown = score === null ? "–" : `${score.toFixed(1)} ${metric.replaceAll("_", "-")}`;
+  row.append(name, make("td", kind), make("td", size(task.bytes), "num"), make("td", shown, "num"), reused);
+  return row;
+}
+
+// The heat map of equal gates.
+function showOverlap({ tasks: names, equal }) {
+  alike = new Map();
+  names.forEach((name, i) => {
+    const before = equal[i].slice(0, i);
+    if (i) alike.set(name, [names[before.indexOf(Math.max(...before))], Math.max(...before)]);
+  });
+  const head = make("tr");
+  head.append(make("th", ""), ...names.map((_, i) => columnHead(names, i)));
+  const top = make("thead");
+  top.append(head);
+  const body = make("tbody");
+  body.append(...names.map((name, i) => heatRow(name, i, equal[i], names)));
+  $("heat").replaceChildren(...(names.length > 1 ? [top, body] : [make("caption", "Two tasks with gates are needed for this.", "small muted note")]));
+}
+
+function columnHead(names, i) {
+  const head = make("th", String(i + 1));
+  head.scope = "col";
+  head.title = names[i];
+  head.setAttribute("aria-label", names[i]);
+  return head;
+}
+
+function heatRow(name, i, shares, names) {
+  const row = make("tr");
+  const head = make("th");
+  head.scope = "row";
+  head.append(make("b", String(i + 1)), make("bdi", name));
+  head.title = name;
+  row.append(head);
+  shares.forEach((share, j) => {
+    const cell = make("td", (100 * share).toFixed(0));
+    cell.className = `h${Math.max(0, Math.min(9, Math.floor((share - 0.5) * 20)))}`;
+    cell.title = `${name} and ${names[j]}: ${percent(share)} equal gates`;
+    row.append(cell);
+  });
+  return row;
+}
+
+// Asking.
+async function send(event) {
+  event.preventDefault();
+  const text = $("text").value;
+  const pair = $("pair").value.trim();
+  $("problem").hidden = true;
+  if (!chosen.size) return complain("Choose at least one task.");
+  if (!text.trim()) return complain("Type a text first.");
+  $("send").disabled = true;
+  const items = [...chosen].map((task) => (pair ? { task, text, pair } : { task, text }));
+  try {
+    const found = await answersTo(items);
+    $("answers").replaceChildren(...found.map(answer));
+  } catch (problem) {
+    complain(problem.message);
+  } finally {
+    $("send").disabled = false;
+  }
+}
+
+async function answersTo(items) {
+  const told = (sent) => ask("predict", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(sent) });
+  try {
+    return (await told({ items })).answers;
+  } catch (problem) {
+    if (items.length === 1) throw problem;
+    // One task refused the input (a pair where it takes one text, say): the others still answer.
+    const each = (item) => told(item).catch((one) => ({ task: item.task, error: one.message }));
+    return Promise.all(items.map(each));
+  }
+}
+
+function complain(message) {
+  $("problem").textContent = message;
+  $("problem").hidden = false;
+}
+
+function answer(found) {
+  const item = make("li");
+  const head = make("h3");
+  head.append(make("bdi", found.task));
+  item.append(head);
+  if (found.error) item.append(make("p", found.error, "bad"));
+  else if (found.kind === "tagging") item.append(tagged(found));
+  else if (found.kind === "generation") item.append(make("blockquote", found.answer || "(nothing)"));
+  else item.append(labelled(found));
+  if (found.truncated) item.append(make("p", "The text was longer than this task takes, and was cut.", "note"));
+  if (found.unfinished) item.append(make("p", "The answer reached its longest length before its end.", "note"));
+  return item;
+}
+
+function labelled({ answer: label, confidence }) {
+  const line = make("div", null, "label");
+  const bar = make("span", null, "bar");
+  bar.setAttribute("aria-hidden", "true");
+  const fill = make("i");
+  fill.style.width = `${100 * confidence}%`;
+  bar.append(fill);
+  line.append(make("b", label), bar, make("span", `${percent(confidence)} sure`, "muted"));
+  return line;
+}
+
+// Words with BIO tags: each entity becomes one mark with its type and the least sure of its words.
+function tagged({ words, answer: tags, confidence }) {
+  const line = make("p", null, "tagged");
+  const types = [...new Set(tags.filter((tag) => tag !== "O").map((tag) => tag.slice(2)))].sort();
+  for (let i = 0; i < words.length; i++) {
+    if (i) line.append(" ");
+    if (tags[i] === "O") {
+      line.append(words[i]);
+      continue;
+    }
+    const type = tags[i].slice(2);
+    let end = i + 1;
+    while (end < words.length && tags[end] === `I-${type}`) end++;
+    const mark = make("mark", words.slice(i, end).join(" "), `e${types.indexOf(type) % 6}`);
+    mark.append(make("small", `${type} ${percent(Math.min(...confidence.slice(i, end)), 0)}`));
+    line.append(mark);
+    i = end - 1;
+  }
+  if (!types.length) line.append(make("span", "  (no entities)", "muted small"));
+  return line;
+}
+
+// Looking.
+function showLoad(load) {
+  const most = Math.max(4, ...load.answers_each_second);
+  const points = load.answers_each_second.map((n, i) => `${((300 * i) / 59).toFixed(1)} ${(60 - (54 * n) / most).toFixed(1)}`);
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  path.setAttribute("d", `M${points.join("L")}`);
+  $("spark").replaceChildren(path);
+  const shown = (value, unit = "") => (value === null ? "–" : `${value}${unit}`);
+  const last = load.answers_each_second.slice(-11, -1).reduce((sum, n) => sum + n, 0) / 10;
+  const numbers = {
+    "answers a second": last.toFixed(1),
+    "waiting now": load.waiting,
+    "half answered within": shown(load.p50_ms && Math.round(load.p50_ms), " ms"),
+    "95 % within": shown(load.p95_ms && Math.round(load.p95_ms), " ms"),
+    "texts a batch": shown(load.rows_a_batch),
+    "tasks a batch": shown(load.tasks_a_batch),
+    "model busy": percent(load.busy, 0),
+    "refused": load.refused,
+    "tasks in memory": load.in_memory,
+  };
+  $("numbers").replaceChildren(
+    ...Object.entries(numbers).map(([name, value]) => {
+      const pair = make("div");
+      pair.append(make("dt", name), make("dd", String(value)));
+      return pair;
+    }),
+  );
+  say(load.ready ? `ready · ${tasks.length} task${tasks.length === 1 ? "" : "s"}` : "loading the model …", load.ready ? "good" : "");
+}
+
+function say(text, mood) {
+  if ($("state").textContent === text) return; // a screen reader need not hear it again
+  $("state").textContent = text;
+  $("state").className = `pill ${mood}`;
+}
+
+let known = "";
+async function followTasks() {
+  const found = (await ask("tasks")).tasks;
+  const now = JSON.stringify(found);
+  if (now === known) return;
+  const files = found.map((task) => `${task.name}/${task.version}`).join("\n");
+  const before = tasks.map((task) => `${task.name}/${task.version}`).join("\n");
+  known = now;
+  tasks = found;
+  const names = new Set(found.map((task) => task.name));
+  for (const name of chosen) if (!names.has(name)) chosen.delete(name);
+  showPicker();
+  showTasks();
+  if (files !== before) {
+    showOverlap(await ask("overlap"));
+    showTasks();
+  }
+}
+
+async function look() {
+  if (!document.hidden) {
+    try {
+      await followTasks();
+      showLoad(await ask("load"));
+    } catch (problem) {
+      say(`no answer from the server (${problem.message})`, "bad");
+    }
+  }
+  setTimeout(look, 2000);
+}
+
+$("form").addEventListener("submit", send);
+$("text").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("form").requestSubmit();
+});
+$("filter").addEventListener("input", showPicker);
+$("all").addEventListener("click", () => {
+  for (const task of matching().slice(0, SHOWN)) chosen.add(task.name);
+  showPicker();
+});
+$("none").addEventListener("click", () => {
+  chosen.clear();
+  showPicker();
+});
+look();

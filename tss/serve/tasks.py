@@ -1,0 +1,120 @@
+"""The tasks of a store as a server sees them: it follows the index, and one bad task is that task's trouble alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from tss.errors import DamagedError, TaskError, UnknownTaskError
+from tss.learner import Learner
+from tss.learning.answering import Question, question
+from tss.serve.asked import Asked
+from tss.serve.limits import Refusal
+from tss.store import Index, Store, TaskEntry
+from tss.tasks.names import check_name
+
+LOOK_AGAIN = 2.0  # seconds before the file of a damaged task is read once more
+
+
+class Tasks:
+    """`entry` may be called from any thread; `load` and `question` belong to the one that runs the model."""
+
+    def __init__(self, path: str | os.PathLike[str], device: str | None = None):
+        self.store = Store.open(path)
+        self.device = device
+        self.learner: Learner | None = None
+        self._marks: dict[str, tuple[int, int, int]] = {}  # file -> what `stat` said when it was read
+        self._damaged: dict[str, tuple[float, str]] = {}  # file -> when it was found so, and what is wrong
+
+    def index(self) -> Index:
+        """What the store holds now. Raises StoreError."""
+        return self.store.index()
+
+    def load(self) -> bool:
+        """Load the model, once the store has a task to say which. Raises TssError if that cannot be done."""
+        if self.learner is None and self.index().identity:
+            learner = Learner.open(self.store.path, device=self.device, create=False)
+            learner.backbone.model.eval()
+            _ = learner.method
+            self.learner = learner
+        return self.learner is not None
+
+    def entry(self, name: str) -> TaskEntry:
+        """Raises Refusal: 404 for a task that is not there, 422 for what cannot be a name."""
+        try:
+            return self.index().entry(check_name(name))
+        except UnknownTaskError as problem:
+            raise Refusal(404, str(problem)) from None
+        except TaskError as problem:
+            raise Refusal(422, str(problem)) from None
+
+    def question(self, asked: Asked, where: str) -> tuple[Question, TaskEntry]:
+        """Encode an input. Raises Refusal: 404, 422, or 503 for a task whose file is damaged."""
+        assert self.learner is not None
+        entry = self.entry(asked.task)
+        try:
+            self._check(entry)
+            ready = self.learner.ready(entry.name)
+        except DamagedError as problem:
+            self._damaged.setdefault(entry.file, (time.monotonic(), str(problem)))
+            raise Refusal(503, f"task {entry.name!r} is damaged on disk; the others go on") from None
+        except UnknownTaskError as problem:
+            raise Refusal(404, str(problem)) from None
+        self._damaged.pop(entry.file, None)
+        try:
+            return question(ready, asked.value, where), entry
+        except TaskError as problem:
+            raise Refusal(422, str(problem)) from None
+
+    def _check(self, entry: TaskEntry) -> None:
+        """Files never change, so one that did is damaged: it is read again, and its checksum decides."""
+        found = self._damaged.get(entry.file)
+        if found is not None:
+            if time.monotonic() - found[0] < LOOK_AGAIN:
+                raise DamagedError(found[1])
+            del self._damaged[entry.file]
+        try:
+            now = os.stat(self.store.path / entry.file)
+        except OSError as problem:
+            self._forget(entry)
+            raise DamagedError(f"{entry.file}: {problem.strerror}") from None
+        mark = now.st_mtime_ns, now.st_size, now.st_ino
+        if self._marks.setdefault(entry.file, mark) != mark:
+            self._forget(entry)
+            self._marks[entry.file] = mark
+
+    def _forget(self, entry: TaskEntry) -> None:
+        assert self.learner is not None
+        self._marks.pop(entry.file, None)
+        self.learner.resident.forget(entry.file)
+
+    def damaged(self) -> dict[str, str]:
+        """Name -> reason, of tasks in use that could not be read when they were last asked."""
+        by_file = self.index().by_file
+        known = list(self._damaged.items())
+        return {by_file[file].name: reason for file, (_, reason) in known if file in by_file}
+
+    def at_hand(self) -> int:
+        """Tasks in memory."""
+        return 0 if self.learner is None else len(self.learner.resident)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """What `GET /tasks` tells; no file but the index is opened."""
+        index, bad = self.index(), self.damaged()
+        return [_told(index.entry(name), bad.get(name)) for name in index.names()]
+
+
+def _told(entry: TaskEntry, damage: str | None) -> dict[str, Any]:
+    summary = entry.summary
+    return {
+        "name": entry.name,
+        "version": entry.version,
+        "kind": summary["kind"],
+        "labels": summary["labels"],
+        "bytes": entry.bytes,
+        "gate_bytes": entry.gate_bytes,
+        "open_gates": summary.get("open_gates"),
+        "scores": summary["scores"],
+        "state": "ok" if damage is None else "damaged",
+    }
