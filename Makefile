@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 	"$$p" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo "$$p" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint slow gpu torture torture-full clean
+.PHONY: help demo test browser lint slow gpu torture torture-full clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -17,8 +17,14 @@ help:  ## this list
 demo: $(STAMP)  ## learn twelve tasks one after another and write demo/report.html (about 6 minutes)
 	$(BIN)/tss demo
 
-test: lint  ## lint, types and the default tests (below 10 minutes, no network)
+test: lint browser  ## lint, types and the default tests (below 10 minutes, no network)
 	$(PYTEST)
+
+# The page is tested in Debian's Chromium; where it cannot be installed, those tests skip and say so.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+		{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing chromium for the page's tests" && \
+		apt-get install -y -qq chromium >/dev/null 2>&1; } || echo "no chromium: the page's tests will be skipped"
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -146,7 +146,7 @@ class Sides:
         torch._dynamo.reset()
         torch._dynamo.config.cache_size_limit = 512
         signal.signal(signal.SIGALRM, TooLong.now)
-        signal.alarm(self.compile_seconds)
+        signal.setitimer(signal.ITIMER_REAL, self.compile_seconds, 1.0)  # again, should it be ignored
         try:
             model = torch.compile(self.peer, **({"backend": mode} if mode == "cudagraphs" else {}))
             for _ in range(3):
@@ -155,7 +155,7 @@ class Sides:
             print(f"  the peer does not compile ({mode}, {count} tasks): {type(problem).__name__} {problem!s:.200}")
             return None
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
         return lambda: self.theirs(count, model)
 
 

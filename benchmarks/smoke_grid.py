@@ -25,7 +25,7 @@ from tss.bench.table import tables
 FAMILIES = ("asc", "drg")
 METHODS = ("tss", "supsup", "ncl-adapter", "mtl-adapter")
 TASKS, TESTS, GOAL = 3, 40, 300
-OPTIONS = {"max_steps": 40, "eval_steps": 20, "dev_examples": 40}
+OPTIONS = {"max_steps": 40, "eval_steps": 20, "dev_examples": 40, "batch_size": 16}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

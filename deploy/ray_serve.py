@@ -3,9 +3,9 @@
     pip install 'tss[serve]' 'ray[serve]'
     TSS_STORE=/path/to/store serve run deploy.ray_serve:app
 
-Each replica is the whole server (`make_app`): its own queue and batches, the same routes, limits and page. Replicas only
-read the store, so any number of them follow what a learner writes. Set TSS_TOKEN to ask for a token, TSS_REPLICAS for
-their number.
+Each replica is the whole server (`make_app`): its own queue and batches, the same routes, limits and page. Replicas
+only read the store, so any number of them follow what a learner writes. Set TSS_TOKEN to ask for a token, TSS_REPLICAS
+for their number.
 """
 
 from __future__ import annotations

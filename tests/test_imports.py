@@ -35,7 +35,7 @@ ALLOWED = {
     "learner": BELOW_LEARNER,
     "report": FACE,
     "bench": FACE | {"report", "tss"},
-    "serve": FACE,
+    "serve": FACE | {"tss"},
     "demo": FACE | {"report", "bench"},
     "cli": FACE | {"report", "bench", "serve", "demo", "tss"},
     "__init__": {"learner", "tasks"},

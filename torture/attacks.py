@@ -74,7 +74,8 @@ def _header(table: dict, data: bytes = b"", length: int | None = None) -> bytes:
 
 def _facts(root: Path, name: str, **changed: Any) -> dict[str, str]:
     entry = index_of(root).entry(name)
-    facts = {"id": entry.id, "name": name, "version": 1, "parent": None, "gates": None, "meta": {}, "summary": {}}
+    facts = {"id": entry.id, "name": name, "version": 1, "parent": None, "gates": None, "meta": {}}
+    facts["summary"] = entry.summary
     return {"tss": json.dumps({**facts, **changed})}
 
 

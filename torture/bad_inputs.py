@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from torture.form import Asked, Told
 from tss import Learner, Task, errors
 
-SECONDS = 1.0
+SECONDS = 1.0  # of the processor, so that a busy machine is no fault
 
 
 @dataclass(frozen=True)
@@ -122,16 +122,16 @@ def run(asked: Asked) -> Told:
         counts["for http"] += case.http is not None
         shown = f"{case.about}: {str(case.given)[:120]}"
         for way in (_through_api, _through_commands):
-            start = time.monotonic()
+            start = time.process_time()
             done = way(told, bench, case, shown)
             if done:
                 counts[done] += 1
-                seconds = time.monotonic() - start
+                seconds = time.process_time() - start
                 slowest = max(slowest, seconds)
                 told.check(seconds < SECONDS, f"{shown}: {done} took {seconds:.1f} s")
         if not told.check(index.read_bytes() == before, f"{shown}: the store changed"):
             index.write_bytes(before)
-    told.numbers = {**counts, "slowest (s)": round(slowest, 2), "wrong": len(told.problems)}
+    told.numbers = {**counts, "slowest (CPU s)": round(slowest, 2), "wrong": len(told.problems)}
     return told
 
 

@@ -231,8 +231,8 @@ def test_hostile_files_with_a_matching_checksum(copied, tmp_path, monkeypatch, k
 @pytest.mark.parametrize("gates", [9, -1, "8", 10**15, 8.0])
 def test_crafted_gate_counts(copied, gates):
     store, records = copied
-    facts = json.dumps({"name": "d", "version": 1, "parent": None, "meta": {}, "gates": gates})
-    blob = save({"gates": torch.zeros(1, dtype=torch.uint8)}, metadata={"tss": facts})
+    facts = {"name": "d", "version": 1, "parent": None, "meta": {}, "gates": gates, "summary": records["d"].summary}
+    blob = save({"gates": torch.zeros(1, dtype=torch.uint8)}, metadata={"tss": json.dumps(facts)})
     index = store.index()
     old = index.entry("d")
     sha256 = hashlib.sha256(blob).hexdigest()

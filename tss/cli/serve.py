@@ -20,7 +20,7 @@ def serve(
         Path | None,
         typer.Option(help="A file with the token that clients must show; or set TSS_TOKEN.", show_default=False),
     ] = None,
-    latency_ms: Annotated[float, typer.Option(help="How long an accepted input may wait for its batch.")] = 200,
+    latency_ms: Annotated[float, typer.Option(help="How long an accepted input may wait for its batch.")] = 100,
     batch: Annotated[int, typer.Option(help="Texts of a batch, at most.")] = 32,
     queue: Annotated[int, typer.Option(help="Inputs waiting at once, at most.")] = 1024,
     body_bytes: Annotated[int, typer.Option(help="Bytes of a request, at most.")] = 1 << 20,

@@ -60,7 +60,7 @@ class Update:
 
     def _recorded(self, loss: Tensor, factor: float) -> tuple[float, bool]:
         moved = [p for p in self.parameters if p.grad is not None]
-        found = [p.grad for p in moved]
+        found = [p.grad for p in moved if p.grad is not None]
         rate = torch.full((), factor, device=loss.device)
 
         def everything(loss: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:

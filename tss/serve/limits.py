@@ -16,7 +16,7 @@ class Limits:
     characters: int = 20_000  # of one input
     queue: int = 1024  # inputs accepted and not yet answered
     batch: int = 32  # rows of a forward pass
-    latency: float = 0.2
+    latency: float = 0.1
     linger: float = 0.004  # seconds that an idle server waits for company before it answers
     seconds: float = 30.0  # from acceptance to answer, and for a client to send its request
     connections: int = 1024

@@ -1,0 +1,218 @@
+"""A training step of TSS beside full fine-tuning, the same adapters trained directly, and bottleneck adapters.
+
+    python benchmarks/training_step.py                                         # bart-nano on the CPU, float32
+    python benchmarks/training_step.py --device cuda --shape bart-large        # random weights, bfloat16, 32 x 128
+
+Ours is the training loop's own step: gates, straight-through gradient, guard, soft mask, AdamW. Peers are plain PyTorch
+on the same backbone and head: eager, compiled and, on a GPU, the whole step recorded as one CUDA graph; the fastest
+counts. `--peer-python` names an interpreter with the package `adapters`, whose step is then timed in its own process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from bart_large import make_backbone
+from ratio import Figure, alternate, arguments, faster, finish, one_thread, smaller, versions, where
+from torch import Tensor, nn
+
+from tss import Learner, randomness
+from tss.backbones.backbone import Pass
+from tss.learning.loop import Training
+from tss.learning.schedule import LearningConfig
+from tss.tasks.batches import Row
+from tss.tasks.kind import ReadingConfig, kind_of
+from tss.tasks.lesson import Lesson, Split
+from tss.tasks.task import Lengths
+
+LABELS = 3
+
+
+def made_lesson(learner: Learner, rows: int, length: int) -> Lesson:
+    """Random texts of exactly `length` tokens: no padding, so that all sides compute the same."""
+    kind = kind_of("classification")([str(n) for n in range(LABELS)], Lengths(), "", ReadingConfig())
+    lesson = Lesson(learner.backbone, kind, "texts", "0/texts")
+    ids = (randomness.words("texts", rows * length) % 4000 + 10).astype(int).reshape(rows, length).tolist()
+    lesson.train = Split([Row(one, [i % LABELS]) for i, one in enumerate(ids)], [str(i % LABELS) for i in range(rows)])
+    lesson.valid = lesson.train.first(8)
+    return lesson
+
+
+def our_step(learner: Learner, lesson: Lesson, rows: int) -> Callable[[], Any]:
+    """The loop's step on one batch, in the middle of a sequence: the soft mask is there."""
+    method: Any = learner.method
+    method.importance = torch.full((method.bank.size,), 0.5, device=method.device)
+    method.latest = None
+    method.begin(lesson, None)
+    config = LearningConfig(batch_size=rows, max_steps=10**6, precision=learner.config.learning.precision)
+    training = Training([lesson], method, config, None, None)
+    _, batch = next(training._stream(0))
+    return lambda: training._step(lesson, batch)
+
+
+class Peer:
+    """A step of plain PyTorch: `parameters` are trained by AdamW on the loss of a pass."""
+
+    def __init__(self, lesson: Lesson, parameters: list[Tensor], passing: Callable[[], Pass], rows: int):
+        self.lesson, self.passing = lesson, passing
+        self.batch = lesson.batch(lesson.train.rows[:rows])
+        self.device = lesson.backbone.device.type
+        self.parameters = [*parameters, *lesson.head.parameters()]
+        self.optimiser = torch.optim.AdamW(
+            self.parameters, lr=1e-5, fused=True, capturable=self.device == "cuda", weight_decay=0.0
+        )
+
+    def loss(self) -> Tensor:
+        return self.lesson.loss(self.batch, self.passing())
+
+    def step(self, loss: Callable[[], Tensor] | None = None) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        (loss or self.loss)().backward()
+        self.optimiser.step()
+
+    def ways(self, compiled: bool) -> dict[str, Callable[[], Any]]:
+        """Eager, compiled and recorded, each warmed up; those that fail are left out with a word."""
+        found: dict[str, Callable[[], Any]] = {"eager": self.step}
+        if compiled:
+            quick = torch.compile(self.loss)
+            found["compiled"] = lambda: self.step(quick)
+        if self.device == "cuda":
+            found["graph"] = self._graph()
+        for name in list(found):
+            try:
+                for _ in range(3):
+                    found[name]()
+            except Exception as problem:  # whatever a compiler meets, the eager peer is still there
+                print(f"  a peer does not run {name}: {type(problem).__name__}: {str(problem)[:200]}")
+                del found[name]
+        return found
+
+    def _graph(self) -> Callable[[], Any]:
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        self.optimiser.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            self.loss().backward()
+            self.optimiser.step()
+        return graph.replay
+
+
+def direct_adapters(learner: Learner, lesson: Lesson, rows: int, biases: bool) -> Peer:
+    """The same adapters trained themselves, a parameter a matrix; `biases`: as bottleneck adapters have them."""
+    bank, dtype = learner.method.bank, learner.backbone.model.dtype
+    flat = bank.near_identity("direct").to(learner.backbone.device, dtype)
+    weights = [nn.Parameter(m.clone()) for m in bank.matrices(flat)]
+    added: list[Any] = [None] * len(weights)
+    if biases:
+        added = [nn.Parameter(torch.zeros(w.shape[0], device=w.device, dtype=dtype)) for w in weights]
+
+    def function(i: int) -> Callable[[Tensor], Tensor]:
+        down, up, inner, outer = weights[2 * i], weights[2 * i + 1], added[2 * i], added[2 * i + 1]
+        return lambda x: F.linear(F.relu(F.linear(x, down, inner)), up, outer)
+
+    functions = [function(i) for i in range(bank.count)]
+    return Peer(lesson, [*weights, *(b for b in added if b is not None)], lambda: Pass(functions), rows)
+
+
+def full_tuning(learner: Learner, lesson: Lesson, rows: int) -> Peer:
+    model = learner.backbone.model.requires_grad_(True)
+    kept = [p for name, p in model.named_parameters() if "lm_head" not in name]
+    return Peer(lesson, kept, lambda: Pass(), rows)
+
+
+def packaged(python: str, length: int, rows: int, config: dict[str, Any]) -> float:
+    """Milliseconds of a step of the package `adapters` (seq_bn, r=64), eager, in its own interpreter, on one thread."""
+    script = Path(__file__).with_name("adapters_peer.py")
+    given = json.dumps({"rows": rows, "length": length, "config": config})
+    found = subprocess.run([python, script, "step", given], capture_output=True, text=True, check=True)
+    return json.loads(found.stdout.splitlines()[-1])["ms"]
+
+
+def best(times: dict[str, float], peer: str) -> tuple[float, str]:
+    own = {name: value for name, value in times.items() if name.startswith(peer)}
+    name = min(own, key=lambda one: own[one])
+    return own[name], ", ".join(f"{one.split(':')[1]} {value:.2f} ms" for one, value in own.items())
+
+
+def compare(learner: Learner, args: Any) -> list[Figure]:
+    rows, length = args.rows, args.length
+    learner.backbone.model.train()
+    lesson = made_lesson(learner, rows, length)
+    ours = our_step(learner, lesson, rows)
+    times: dict[str, float] = {}
+    for name, made in (("adapters", direct_adapters(learner, lesson, rows, False)),
+                       ("biased", direct_adapters(learner, lesson, rows, True))):  # fmt: skip
+        ways = {f"{name}:{way}": call for way, call in made.ways(args.compile).items()}
+        # in turns with ours for each peer: what a machine does meanwhile hits both
+        found = alternate({"ours": ours, **ways}, args.device, args.repeats)
+        times |= {f"{name}-ours": found.pop("ours"), **found}
+    ways = full_tuning(learner, lesson, rows).ways(args.compile)
+    learner.backbone.model.requires_grad_(False)
+    found = _against_full(ours, ways, learner, args)
+    times |= {"full-ours": found.pop("ours"), **found}
+    direct, how = best(times, "adapters:")
+    biased, also = best(times, "biased:")
+    full, way = best(times, "full:")
+    figures = [
+        smaller("step against the same adapters trained directly", times["adapters-ours"], direct, "ms", 1.05, how),
+        faster("step against full fine-tuning", times["full-ours"], full, "ms", 1.4, way),
+        faster("step against plain bottleneck adapters, fastest", times["biased-ours"], biased, "ms", None, also),
+        faster("step against bottleneck adapters, eager", times["biased-ours"], times["biased:eager"], "ms",
+               1.15 if args.device == "cuda" else None, "plain PyTorch"),
+    ]  # fmt: skip
+    if args.peer_python:
+        theirs = packaged(args.peer_python, length, rows, learner.backbone.model.config.to_dict())
+        figures.append(faster("step against the package adapters (seq_bn)", times["biased-ours"], theirs, "ms", 1.15,
+                              "eager, in its own process"))  # fmt: skip
+    return figures
+
+
+def _against_full(ours: Callable, ways: dict[str, Callable], learner: Learner, args: Any) -> dict[str, float]:
+    """Full fine-tuning needs gradients of the backbone, ours must not pay for them: the switch is not timed."""
+    model, found = learner.backbone.model, {}
+    for name, call in {"ours": ours, **{f"full:{way}": call for way, call in ways.items()}}.items():
+        model.requires_grad_(name != "ours")
+        found |= alternate({name: call}, args.device, args.repeats)
+    model.requires_grad_(False)
+    return found
+
+
+def main() -> int:
+    parser = arguments(__doc__, device=False)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--shape", default="nano", choices=("nano", "mini", "bart-large", "toy"))
+    parser.add_argument("--rows", type=int, default=0, help="of a batch; 32, on a CPU 8")
+    parser.add_argument("--length", type=int, default=0, help="tokens of a text; 128, on a CPU 32")
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    parser.add_argument("--peer-python", help="an interpreter with the package adapters")
+    args = parser.parse_args()
+    args.rows = args.rows or (32 if args.device == "cuda" else 8)
+    args.length = args.length or (128 if args.device == "cuda" else 32)
+    if args.device == "cpu":
+        one_thread()
+    with tempfile.TemporaryDirectory() as folder:
+        backbone = {"nano": "bart-nano", "mini": "bart-mini"}.get(args.shape, str(Path(folder, "random")))
+        if args.shape in ("bart-large", "toy"):
+            make_backbone(Path(backbone), tiny=args.shape == "toy")
+        precision = "bfloat16" if args.device == "cuda" else "float32"
+        learner = Learner.open(Path(folder, "store"), backbone, device=args.device, config={"precision": precision})
+        figures = compare(learner, args)
+    shape = f"{args.shape}, batch {args.rows} x {args.length}, {precision}"
+    return finish(args, shape, where(args.device), versions(), figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The update as one recordable function gives the numbers of the plain one, and skips what is no number."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import pytest
+import torch
+from small_lessons import small_lesson, small_method
+from torch.optim import AdamW
+
+from tss.learning.update import Update
+
+
+class Calling:
+    """A recorder that records nothing, so that what a GPU would record runs on any machine."""
+
+    on = True
+
+    def __call__(self, key, function, *inputs):
+        return function(*inputs)
+
+
+def moved(recorder, steps, importance):
+    """Scores after steps of (loss, gradient scale), and what the updates said."""
+    lesson = small_lesson("classification")
+    method = small_method(lesson, "tss")
+    method.importance = torch.full((method.bank.size,), importance)
+    method.begin(lesson, None)
+    optimiser = AdamW([method.scores], lr=0.1, weight_decay=0.0, fused=True)
+    optimiser.param_groups[0]["peak"] = 0.1
+    update = Update([method.scores], [optimiser], method, 0.0, recorder)
+    told = []
+    for i, (loss, scale) in enumerate(steps):
+        method.scores.grad = scale * torch.sin(torch.arange(method.bank.size) * (i + 1.0))
+        told.append(update(torch.tensor(loss), 1.0 - i / 10))
+    return method.scores.detach().clone(), told, update
+
+
+class Off:
+    on = False
+
+
+@pytest.mark.parametrize("importance", [0.0, 0.4])
+def test_both_ways_give_the_same_numbers(importance: float):
+    steps = [(1.0, 1.0), (0.5, 1e-3), (nan, 1.0), (0.4, inf), (0.25, 2.0)]
+    plain, told, update = moved(Off(), steps, importance)
+    one, also, other = moved(Calling(), steps, importance)
+    assert (update.recordable, other.recordable) == (False, True)
+    assert [made for _, made in told] == [made for _, made in also] == [True, True, False, False, True]
+    assert [value for value, made in told if made] == [value for value, made in also if made]
+    torch.testing.assert_close(one, plain, rtol=1e-6, atol=1e-7)
+
+
+def test_a_step_that_is_no_number_leaves_everything_as_it_was():
+    before, _, _ = moved(Calling(), [(1.0, 1.0)], 0.0)
+    after, _, update = moved(Calling(), [(1.0, 1.0), (nan, 1.0)], 0.0)
+    assert torch.equal(before, after)
+    (state,) = update.optimisers[0].state.values()
+    assert float(state["step"]) == 1.0
+
+
+@pytest.mark.parametrize("change", [{"clip": 1.0}, {"rule": "sgd"}])
+def test_what_needs_the_host_is_never_recorded(change: dict):
+    lesson = small_lesson("classification")
+    method = small_method(lesson, "tss")
+    method.begin(lesson, None)
+    made = AdamW([method.scores], fused=True) if "rule" not in change else torch.optim.SGD([method.scores], lr=0.1)
+    assert not Update([method.scores], [made], method, change.get("clip", 0.0), Calling()).recordable
