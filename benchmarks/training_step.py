@@ -194,13 +194,13 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--shape", default="nano", choices=("nano", "mini", "bart-large", "toy"))
-    parser.add_argument("--rows", type=int, default=0, help="of a batch; 32, on a CPU 8")
-    parser.add_argument("--length", type=int, default=0, help="tokens of a text; 128, on a CPU 32")
+    parser.add_argument("--rows", type=int, default=0, help="of a batch; 32, on a CPU 16")
+    parser.add_argument("--length", type=int, default=0, help="tokens of a text; 128, on a CPU 64")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--peer-python", help="an interpreter with the package adapters")
     args = parser.parse_args()
-    args.rows = args.rows or (32 if args.device == "cuda" else 8)
-    args.length = args.length or (128 if args.device == "cuda" else 32)
+    args.rows = args.rows or (32 if args.device == "cuda" else 16)
+    args.length = args.length or (128 if args.device == "cuda" else 64)
     if args.device == "cpu":
         one_thread()
     with tempfile.TemporaryDirectory() as folder:

@@ -133,9 +133,7 @@ class Learner(StoreOperations):
             lessons = [self._lesson(task) for task in tasks]
             kept_there = Keyed(self.store.running, self._training_key(tasks))
             try:
-                learnt = learn_lessons(
-                    lessons, self.method, self.config.learning, progress, kept_there, self.ranks
-                )
+                learnt = learn_lessons(lessons, self.method, self.config.learning, progress, kept_there, self.ranks)
             except TrainingError:
                 self._drop_models()
                 raise

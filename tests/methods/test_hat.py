@@ -213,3 +213,13 @@ def test_a_task_keeps_its_mask(tmp_path: Path):
 def test_bad_options_are_refused(lesson, bad: dict):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         small_method(lesson, "hat", **bad)
+
+
+@pytest.mark.parametrize(("batch", "batches"), [(0, 5), (1, 3), (4, 5), (0, 1)])
+def test_the_scale_is_the_same_where_steps_are_recorded(batch: int, batches: int):
+    method = small_method(small_lesson("classification"), "hat")
+    method.embedding = torch.nn.Parameter(torch.linspace(-0.01, 0.01, method.layers.units))
+    method.moment = Moment(batch, batches)
+    plain = method.mask()
+    method.moment = Moment(batch, batches, torch.tensor(batch / (batches - 1) if batches > 1 else 1.0))
+    torch.testing.assert_close(method.mask(), plain)

@@ -93,6 +93,7 @@ class Training:
         self.parameters: list[nn.Parameter] = [p for group in groups for p in group.parameters]
         self.optimisers = build(groups, config)
         self.recorder = Recorder(self.device.type == "cuda" and config.record)
+        self.passed = torch.zeros((), device=self.device)
         self.update = Update(self.parameters, self.optimisers, method, config.clip, self.recorder)
         self.tables = {lesson.seed_key: lesson.table(lesson.train) for lesson in self.lessons}
         self.dev = [lesson.valid.first(config.dev_examples) for lesson in self.lessons]
@@ -276,10 +277,17 @@ class Training:
         return self.stale >= self.config.patience and self.step >= self.config.min_steps
 
     def _mode(self, training: bool) -> None:
-        self.method.moment = Moment(self.step % self.per_epoch, self.per_epoch) if training else None
-        self.method.backbone.model.train(training)
-        for lesson in self.lessons:
-            lesson.head.train(training)
+        self.method.moment = self._moment() if training else None
+        for module in (self.method.backbone.model, *(lesson.head for lesson in self.lessons)):
+            if module.training is not training:  # telling every layer at every step takes milliseconds
+                module.train(training)
+
+    def _moment(self) -> Moment:
+        batch = self.step % self.per_epoch
+        if not self.recorder.on:
+            return Moment(batch, self.per_epoch)
+        self.passed.fill_(batch / (self.per_epoch - 1) if self.per_epoch > 1 else 1.0)
+        return Moment(batch, self.per_epoch, self.passed)
 
     def _tell(self, loss: float, dev: float | None) -> None:
         if self.watch:

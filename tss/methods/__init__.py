@@ -34,7 +34,7 @@ METHODS = {
     "l2p": "tss.methods.l2p:L2P",
 }
 
-PAGES: dict[str, tuple[str, ...]] = {"tss": ("tss-naive", "tss-no-sm", "tss-no-sd", "supsup")}  # about several methods
+PAGES: dict[str, tuple[str, ...]] = {"tss": ("tss-naive", "tss-no-sm", "tss-no-sd", "supsup"), "plus": ("tss+",)}
 PAGES |= {name: (f"{name}-adapter",) for name in ("one", "ncl", "mtl")}
 
 

@@ -103,6 +103,7 @@ class Cat(Hat):
         if not self.attention:
             self._set_attention(first_values(self.backbone.width, f"cat/{self.seed}"))
         if self.similar:
+            self.masks_of_similar = self.masks[self.similar]
             self.query = nn.Parameter(normal(f"cat/{lesson.seed_key}", self.backbone.width, 1.0).to(self.device))
             self.second = copy(lesson)
             self.second.head = lesson.kind.head(self.backbone.width, f"{lesson.seed_key}/second").to(self.device)
@@ -137,7 +138,7 @@ class Cat(Hat):
         if self.second is None:
             return loss
         self.second.head.train(lesson.head.training)
-        masks = self.masks[self.similar]
+        masks = self.masks_of_similar
         own, others = self._adapters(self.mask()), self._adapters(masks)
         added = learning_path(self.attention, self.query, own, others, len(masks), self.second, batch)
         return loss + self.second.loss(batch, added)

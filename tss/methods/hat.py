@@ -62,7 +62,7 @@ def annealed(batch: int, batches: int, most: float) -> float:
     return most if batches == 1 else 1.0 / most + (most - 1.0 / most) * batch / (batches - 1)
 
 
-def compensation(e: Tensor, scale: float, most: float) -> Tensor:
+def compensation(e: Tensor, scale: float | Tensor, most: float) -> Tensor:
     """What the gradient of e is multiplied by, so that it does not depend on where in the epoch the step is."""
     return most / scale * (torch.cosh((scale * e).clamp(-LARGEST_COSH, LARGEST_COSH)) + 1) / (torch.cosh(e) + 1)
 
@@ -76,7 +76,6 @@ def regulariser(mask: Tensor, used: Tensor) -> Tensor:
 class Hat(NclAdapter):
     label = "HAT"
     family = "parameter isolation"
-    steady = False  # the scale of its masks is a number that changes with every batch
     Config: ClassVar[type] = HatConfig
 
     def __init__(self, backbone, adapters, config, seed):
@@ -111,9 +110,13 @@ class Hat(NclAdapter):
         return [*super().groups(), Group([self.embedding], self.config.hat_lr)]
 
     @property
-    def _scale(self) -> float:
-        most = self.config.hat_smax
-        return most if self.moment is None else annealed(self.moment.batch, self.moment.batches, most)
+    def _scale(self) -> float | Tensor:
+        most, moment = self.config.hat_smax, self.moment
+        if moment is None:
+            return most
+        if moment.passed is not None:
+            return 1.0 / most + (most - 1.0 / most) * moment.passed
+        return annealed(moment.batch, moment.batches, most)
 
     def mask(self) -> Tensor:
         """m of the task being learnt, [bias_size]: soft in a training step, as it answers outside of one."""

@@ -36,10 +36,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a training step stands in its epoch: batch number `batch`, from 0, of `batches`."""
+    """Where a training step stands in its epoch: batch number `batch`, from 0, of `batches`.
+
+    passed: batch / (batches - 1), 1 where there is but one, as a tensor that the loop changes in place; a recorded step
+    sees such a change, and no other. None where nothing is recorded.
+    """
 
     batch: int
     batches: int
+    passed: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,9 @@ class Method:
     stored as the difference from the task before. trains_backbone: copies of the backbone's own weights are trained;
     they stay in float32 whatever the precision, which then is that of the computation (autocast).
     steady: the loss is the same computation at every step of a task, so that a GPU may record it and replay it; False
-    where it depends on `moment` or on other things that are no tensors.
-    by_row: the loss is a mean over rows (or labels) and rows know nothing of each other, so that a batch may be computed
-    in pieces of like length.
+    where it depends on things that change and are no tensors.
+    by_row: the loss is a mean over rows (or labels) and rows know nothing of each other, so that a batch may be
+    computed in pieces of like length.
     mixable: a task adds adapters to the backbone and nothing else, so that one forward pass can answer many tasks.
     earlier: the tasks of the store, oldest first, set before `begin`. parent: the one this task started from, if any.
     moment: set by the loop for every training step; None outside of one, as in evaluation.

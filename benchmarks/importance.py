@@ -1,0 +1,181 @@
+"""Exact importance, the mean over examples of |gradient|, in one batched backward pass, beside Opacus and torch.func.
+
+    python benchmarks/importance.py                                        # bart-nano on the CPU
+    python benchmarks/importance.py --device cuda --shape bart-large
+
+All sides get the same adapters, head and batch and must find the same numbers. Peers: `GradSampleModule` of Opacus over
+adapters made of nn.Linear, `vmap(grad)` of torch.func, one example after another, and, as the floor, one plain forward
+and backward pass. Peak memory is what tensors held: on a CPU from the profiler, on a GPU from the allocator.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from bart_large import make_backbone
+from ratio import Figure, alternate, arguments, faster, finish, one_thread, smaller, versions, where
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from training_step import made_lesson
+
+from tss import Learner
+from tss.backbones.backbone import Pass
+from tss.gates.importance import raw_importance
+
+CLOSE = {"rtol": 2e-3, "atol": 1e-6}
+
+
+class Bottlenecks(nn.Module):
+    """The adapters as modules, for peers that hook nn.Linear."""
+
+    def __init__(self, matrices: list[Tensor]):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(m.shape[1], m.shape[0], bias=False) for m in matrices)
+        for layer, matrix in zip(self.layers, matrices, strict=True):
+            layer.weight.data = matrix.detach().clone()
+
+    def function(self, i: int) -> Callable[[Tensor], Tensor]:
+        return lambda x: self.layers[2 * i + 1](torch.relu(self.layers[2 * i](x)))
+
+    def forward(self, run: Callable[[list], Tensor]) -> Tensor:
+        return run([self.function(i) for i in range(len(self.layers) // 2)])
+
+
+class Sides:
+    """Ours and the peers on one batch; each returns the mean over examples of |gradient|, [size]."""
+
+    def __init__(self, learner: Learner, rows: int, length: int):
+        self.bank = learner.method.bank
+        self.lesson = made_lesson(learner, rows, length)
+        self.batch = self.lesson.batch(self.lesson.train.rows)
+        fixed = self.bank.fixed().to(learner.backbone.device, learner.backbone.model.dtype)
+        self.weights = fixed * (torch.rand(len(fixed), device=fixed.device) > 0.5)
+        self.module = Bottlenecks(self.bank.matrices(self.weights)).to(fixed.device)
+        self.lesson.head.requires_grad_(False)
+
+    def losses(self, functions: list, batch: Any = None) -> Tensor:
+        return self.lesson.row_losses(batch or self.batch, Pass(functions))
+
+    def plain(self) -> None:
+        leaf = self.weights.detach().clone().requires_grad_(True)
+        torch.autograd.grad(self.losses(self.bank.functions(leaf)).mean(), leaf)
+
+    def ours(self) -> Tensor:
+        one = torch.ones_like(self.weights, dtype=torch.float32)
+        return raw_importance(
+            "mean_abs_sample", self.bank, self.weights, one, [self.batch], self.lesson.row_losses
+        )
+
+    def one_by_one(self) -> Tensor:
+        total = torch.zeros_like(self.weights, dtype=torch.float32)
+        for piece in self.batch.split(len(self.batch)):
+            leaf = self.weights.detach().clone().requires_grad_(True)
+            loss = self.losses(self.bank.functions(leaf), piece).sum()
+            total += torch.autograd.grad(loss, leaf)[0].float().abs()
+        return total / len(self.batch)
+
+    def functional(self) -> Tensor:
+        state = {name: p.detach() for name, p in self.module.named_parameters()}
+
+        def loss(state: dict, ids: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+            from tss.tasks.batches import Batch
+
+            one = Batch(ids[None], mask[None], target[None], (0,))
+            return functional_call(self.module, state, (lambda functions: self.losses(functions, one),)).sum()
+
+        each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")(
+            state, self.batch.ids, self.batch.mask, self.batch.target
+        )
+        return torch.cat([g.float().abs().mean(dim=0).flatten() for g in each.values()])
+
+    def opacus(self) -> Callable[[], Tensor]:
+        from opacus import GradSampleModule
+
+        watched = GradSampleModule(self.module, batch_first=True, loss_reduction="sum")
+
+        def run() -> Tensor:
+            watched.zero_grad()
+            watched(lambda functions: self.losses(functions)).sum().backward()
+            return torch.cat([p.grad_sample.float().abs().mean(dim=0).flatten() for p in self.module.parameters()])
+
+        return run
+
+
+def peak(call: Callable[[], Any], device: str) -> float:
+    """Megabytes that tensors held at most, beyond what was there before."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        call()
+    held = most = 0
+    changes = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+    for change in sorted(changes, key=lambda e: e.start_ns()):
+        held += change.nbytes()
+        most = max(most, held)
+    return most / 1e6
+
+
+def compare(sides: Sides, device: str, rounds: int) -> list[Figure]:
+    found = sides.ours()
+    peers: dict[str, Callable[[], Any]] = {"one example at a time": sides.one_by_one}
+    for name, make in (("torch.func vmap(grad)", lambda: sides.functional), ("Opacus", sides.opacus)):
+        try:
+            call = make()
+            call()
+            peers[name] = call
+        except Exception as problem:  # said, not hidden: a peer that cannot run is no peer
+            print(f"  {name} does not run here: {type(problem).__name__}: {str(problem)[:300]}")
+    for name, call in peers.items():
+        error = (call() - found).norm() / found.norm()
+        print(f"  {name}: relative difference {float(error):.1e}")
+        if device == "cpu":
+            torch.testing.assert_close(call(), found, **CLOSE)
+        assert float(error) < (1e-4 if device == "cpu" else 3e-2), f"{name} finds other numbers"
+    times = alternate({"ours": sides.ours, "plain": sides.plain, **peers}, device, rounds)
+    memory = {name: peak(call, device) for name, call in {"ours": sides.ours, "plain": sides.plain, **peers}.items()}
+    goals = {"Opacus": 2.0, "one example at a time": 5.0}
+    return [
+        smaller("time against one plain forward and backward", times["ours"], times["plain"], "ms", 1.25),
+        smaller("memory against one plain forward and backward", memory["ours"], memory["plain"], "MB", 1.2),
+        *(faster(f"time against {name}", times["ours"], times[name], "ms", goals.get(name)) for name in peers),
+        *(smaller(f"memory against {name}", memory["ours"], memory[name], "MB") for name in peers),
+    ]
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--shape", default="nano", choices=("nano", "mini", "bart-large", "toy"))
+    parser.add_argument("--rows", type=int, default=32)
+    parser.add_argument("--length", type=int, default=0, help="tokens of a text; 128, on a CPU 32")
+    args = parser.parse_args()
+    args.length = args.length or (128 if args.device == "cuda" else 32)
+    warnings.filterwarnings("ignore")
+    if args.device == "cpu":
+        one_thread()
+    with tempfile.TemporaryDirectory() as folder:
+        backbone = {"nano": "bart-nano", "mini": "bart-mini"}.get(args.shape, str(Path(folder, "random")))
+        if args.shape in ("bart-large", "toy"):
+            make_backbone(Path(backbone), tiny=args.shape == "toy")
+        precision = "bfloat16" if args.device == "cuda" else "float32"
+        learner = Learner.open(Path(folder, "store"), backbone, device=args.device, config={"precision": precision})
+        learner.backbone.model.eval()
+        figures = compare(Sides(learner, args.rows, args.length), args.device, args.rounds)
+    shape = f"{args.shape}, batch {args.rows} x {args.length}, {precision}"
+    return finish(args, shape, where(args.device), versions("opacus"), figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
