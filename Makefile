@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 	"$$p" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo "$$p" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser lint slow gpu torture torture-full clean
+.PHONY: help demo test browser lint slow gpu torture torture-full bench bench-gpu clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,31 @@ torture: $(STAMP)  ## faults on purpose: kills, full disks, hostile files, bad i
 
 torture-full: $(STAMP)  ## the same with the numbers of a release (hours); what was reached with this code is not repeated
 	$(BIN)/python -m torture --form full
+
+# DATA: the folder of `tss data prepare`; PEER: a Python with the package adapters (pip install adapters, in its own venv).
+DATA ?= data
+PEER ?=
+BENCH := OMP_NUM_THREADS=1 $(BIN)/python benchmarks
+WITH_PEER := $(if $(PEER),--peer-python $(PEER))
+
+bench: $(STAMP)  ## ratios against peers on the CPU (about 10 minutes; DATA=folder, PEER=python); results/performance.md
+	-$(BENCH)/bytes_per_task.py $(WITH_PEER)
+	-$(BENCH)/many_tasks_in_a_batch.py --out results/performance/many_tasks_cpu.json
+	-$(BENCH)/training_step.py $(WITH_PEER)
+	-$(BENCH)/importance.py
+	-$(BENCH)/padding.py --data $(DATA) --rounds 3
+	-$(BENCH)/task_matrix.py
+	-$(BENCH)/growth.py --picture results/growth.svg
+	-$(BENCH)/start_up.py
+	$(BENCH)/performance_report.py
+
+bench-gpu: $(STAMP)  ## the ratios that need a GPU, at BART-large's and bart-mini's shapes (DATA=folder)
+	-$(BENCH)/many_tasks_in_a_batch.py --device cuda --shape bart-large --out results/performance/many_tasks_gpu.json
+	-$(BENCH)/training_step.py --device cuda --shape bart-large
+	-$(BENCH)/training_step.py --device cuda --shape mini
+	-$(BENCH)/importance.py --device cuda --shape bart-large
+	-$(BENCH)/padding.py --data $(DATA) --device cuda --shape bart-large
+	$(BENCH)/performance_report.py
 
 clean:  ## remove .venv and what tools leave behind
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

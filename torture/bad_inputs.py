@@ -1,12 +1,13 @@
-"""R5: bad input through the API and the command line: the documented error, quickly, no traceback, nothing changed.
+"""R5: bad input through API, command line and HTTP: the documented error, quickly, no traceback, nothing changed.
 
 The cases are in bad_inputs.json, one group a mistake: `each` lists values, whose combinations are the cases. `error`:
 the classes allowed (TaskError if not said); `says`: what the message must hold; `http`: the status a server answers a
-predict case with (`cases("http")` gives them to whoever runs a server).
+predict case with (`cases("http")` gives them).
 """
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import json
 import re
@@ -22,6 +23,7 @@ from toy_tasks import KINDS, toy
 from typer.testing import CliRunner
 
 from torture.form import Asked, Told
+from torture.overload import Serving, serving
 from tss import Learner, Task, errors
 
 SECONDS = 1.0  # of the processor, so that a busy machine is no fault
@@ -108,22 +110,31 @@ class Bench:
 
 
 def run(asked: Asked) -> Told:
-    told = Told("each bad input of bad_inputs.json through the API and, where it can be said there, the command line")
+    told = Told(
+        "each bad input of bad_inputs.json through the API and, where it can be said there, command line and HTTP"
+    )
     bench = Bench(asked.folder)
+    with serving(bench.learner.store.path, None) as server:
+        _all(asked, told, bench, server)
+        told.check(server.process.poll() is None, f"the server ended: {server.said()}")
+        told.check("Traceback" not in server.said(), f"the server told a traceback: {server.said()}")
+    return told
+
+
+def _all(asked: Asked, told: Told, bench: Bench, server: Serving) -> None:
     index = bench.learner.store.path / "index.json"
     before = index.read_bytes()
-    counts = {"cases": 0, "api": 0, "command line": 0, "for http": 0}
+    counts = {"cases": 0, "api": 0, "command line": 0, "http": 0}
     slowest = 0.0
     for case in cases():
         if not asked.in_time():
             told.whole = False
             break
         counts["cases"] += 1
-        counts["for http"] += case.http is not None
         shown = f"{case.about}: {str(case.given)[:120]}"
-        for way in (_through_api, _through_commands):
+        for way, through in ((_through_api, bench), (_through_commands, bench), (_through_http, server)):
             start = time.process_time()
-            done = way(told, bench, case, shown)
+            done = way(told, through, case, shown)
             if done:
                 counts[done] += 1
                 seconds = time.process_time() - start
@@ -132,7 +143,6 @@ def run(asked: Asked) -> Told:
         if not told.check(index.read_bytes() == before, f"{shown}: the store changed"):
             index.write_bytes(before)
     told.numbers = {**counts, "slowest (CPU s)": round(slowest, 2), "wrong": len(told.problems)}
-    return told
 
 
 def _through_api(told: Told, bench: Bench, case: Case, shown: str) -> str:
@@ -165,3 +175,37 @@ def _through_commands(told: Told, bench: Bench, case: Case, shown: str) -> str:
     told.check(not known or bool(right), f"{shown}: tss {arguments[0]} said {done.output[:80]!r}")
     told.check("Traceback" not in done.output, f"{shown}: a traceback")
     return "command line"
+
+
+def _through_http(told: Told, server: Serving, case: Case, shown: str) -> str:
+    if case.http is None:
+        return ""
+    item = {"task": case.given["task"], **_as_item(case.given["input"])}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    start = time.monotonic()
+    try:
+        connection.request("POST", "/predict", json.dumps(item), {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        body = reply.read()
+    except OSError as error:
+        told.check(False, f"{shown}: no answer over HTTP: {error!r}")
+        return "http"
+    finally:
+        connection.close()
+    told.check(reply.status == case.http, f"{shown}: HTTP {reply.status}, not {case.http}: {body[:120]!r}")
+    told.check(bool(_error(body)), f"{shown}: HTTP without a reason: {body[:120]!r}")
+    # the server's processor time is not ours to read: wall-clock, with room for a busy machine
+    told.check(time.monotonic() - start < 10 * SECONDS, f"{shown}: HTTP took {time.monotonic() - start:.1f} s")
+    return "http"
+
+
+def _as_item(value: Any) -> dict[str, Any]:
+    """An input as a client would send it: the fields of an object, or the value as the text."""
+    return value if isinstance(value, dict) and set(value) <= {"text", "pair"} and value else {"text": value}
+
+
+def _error(body: bytes) -> str:
+    try:
+        return json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -79,7 +79,8 @@ def test_with_full_importance_only_the_head_learns(tmp_path: Path, monkeypatch: 
     assert not torch.equal(own(learner, "tagging")["task head.outer.weight"], start["outer.weight"])
 
 
-@pytest.mark.parametrize("method", [name for name in DISTINCT if not method_class(name).joint])
+# tss+ is left out: whether a task looks back at all is decided by a race (test_plus.py)
+@pytest.mark.parametrize("method", [name for name in DISTINCT if not method_class(name).joint and name != "tss+"])
 def test_order_changes_nothing_where_no_task_influences_another(tmp_path: Path, method: str):
     other = "tagging" if "tagging" in method_class(method).kinds else "generation"
     orders = {"there": ["pair", other], "back": [other, "pair"]}

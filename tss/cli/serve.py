@@ -20,7 +20,14 @@ def serve(
         Path | None,
         typer.Option(help="A file with the token that clients must show; or set TSS_TOKEN.", show_default=False),
     ] = None,
-    latency_ms: Annotated[float, typer.Option(help="How long an accepted input may wait for its batch.")] = 100,
+    latency_ms: Annotated[
+        float | None,
+        typer.Option(
+            help="How long an accepted input may take; what would take longer is refused. By default twice what the "
+            "slowest inputs take on an idle server.",
+            show_default=False,
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option(help="Texts of a batch, at most.")] = 32,
     queue: Annotated[int, typer.Option(help="Inputs waiting at once, at most.")] = 1024,
     body_bytes: Annotated[int, typer.Option(help="Bytes of a request, at most.")] = 1 << 20,
@@ -50,7 +57,7 @@ def serve(
 
     limits = Limits(
         body=body_bytes, items=items, characters=characters, queue=queue, batch=batch,
-        latency=latency_ms / 1e3, seconds=seconds,
+        latency=None if latency_ms is None else latency_ms / 1e3, seconds=seconds,
     )  # fmt: skip
     token = read_token(token_file, os.environ.get("TSS_TOKEN"))
 

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 import tss
 from tss.errors import TssError
 from tss.serve import asked, schema
-from tss.serve.guard import Guard, drain
+from tss.serve.guard import Guard, drain, plain
 from tss.serve.limits import Limits, Refusal
 from tss.serve.metrics import Metrics
 from tss.serve.overlap import Overlaps
@@ -52,6 +52,19 @@ class Server:
         }
         for name, (what, read) in gauges.items():
             self.metrics.gauge(name, what, read)
+
+    def turn_away(self, too_many: bool) -> bytes | None:
+        """The whole answer to any question while the queue takes none, or to one connection too many."""
+        try:
+            if too_many:
+                raise Refusal(503, f"more than {self.limits.connections} connections; try again soon", retry_after=1)
+            self.queue.admit()
+        except Refusal as refusal:
+            if refusal.status != 429 and not too_many:
+                return None  # loading or closing: the long way tells it better
+            self.metrics.request("other" if too_many else "/predict", refusal.status, 0.0)
+            return plain(refusal)
+        return None
 
     async def predict(self, body: bytes) -> Any:
         items, many = asked.read(body, self.limits)
@@ -121,9 +134,10 @@ def make_app(tasks: Tasks, limits: Limits | None = None, token: str | None = Non
     server = Server(tasks, limits or Limits())
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         server.queue.start()
-        yield
+        whole = server.limits.seconds + 5.0
+        yield {"turn_away": server.turn_away, "whole": whole, "connections": server.limits.connections}
         await run_in_threadpool(server.queue.close)
 
     app = FastAPI(

@@ -21,6 +21,12 @@ class Asked:
     pair: str | None
 
     @property
+    def size(self) -> int:
+        """Characters; a blank between words counts, so that a list of empty words is not free."""
+        text = len(self.text) if isinstance(self.text, str) else sum(len(word) + 1 for word in self.text)
+        return text + len(self.pair or "")
+
+    @property
     def value(self) -> Any:
         """As `Learner.predict` takes it."""
         return self.text if self.pair is None else (self.text, self.pair)
@@ -73,11 +79,10 @@ def _one(value: Any, where: str, limits: Limits) -> Asked:
     if words and pair is not None:
         raise Refusal(422, f'{where}: "pair" goes with a text, not with a list of words')
     assert text is not None
-    # A blank between words counts, so that a list of empty words is not free.
-    size = (len(text) if isinstance(text, str) else sum(len(word) + 1 for word in text)) + len(pair or "")
-    if size > limits.characters:
-        raise Refusal(422, f"{where} has {size:,} characters; at most {limits.characters:,} are taken")
-    return Asked(task, text, pair)
+    found = Asked(task, text, pair)
+    if found.size > limits.characters:
+        raise Refusal(422, f"{where} has {found.size:,} characters; at most {limits.characters:,} are taken")
+    return found
 
 
 def _known(value: dict[str, Any], keys: tuple[str, ...], where: str) -> None:

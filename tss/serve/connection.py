@@ -1,25 +1,80 @@
-"""One client's connection, closed if it says nothing: a half-open connection must not keep a place for ever."""
+"""One client's connection: closed if a request does not come to its end, and turned away cheaply when all is full.
+
+A half-open connection must not keep a place for ever, whichever request of the connection it is and however slowly the
+bytes drip. And refusing must cost next to nothing, or refusing alone would keep the model from answering.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import re
+from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-SILENCE = 15.0  # seconds from the connection to the end of the first request's headers
+SILENCE = 15.0  # seconds to the end of a request's headers
+WHOLE = 60.0  # seconds to the end of its body, unless the server says otherwise
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORECASE)
 
 
 class Connection(H11Protocol):
+    """The app's lifespan state may hold `whole` (seconds), `connections` (how many) and `turn_away`: what to answer at
+    once, or None; given True, the connection is one too many."""
+
     silence = SILENCE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._patience = self.loop.call_later(self.silence, self._give_up)
+        self._too_many = len(self.connections) > self.app_state.get("connections", math.inf)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._awaited: Any = None  # the part of a request that the deadline is for
+        self._await(h11.IDLE)
 
-    def _give_up(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+    def data_received(self, data: bytes) -> None:
+        if self._too_many:
+            self.transport.write(self.app_state["turn_away"](True))
             self.transport.close()
+            return
+        if self._turned_away(data):
+            return
+        super().data_received(data)
+        state = self.conn.their_state
+        begun = state is h11.IDLE and self.conn.trailing_data[0]
+        self._await(state if begun or state is h11.SEND_BODY else None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._patience.cancel()
+        self._await(None)
         super().connection_lost(exc)
+
+    def _await(self, part: Any) -> None:
+        """Keep the deadline of a part that goes on; begin one for a new part; none while nothing is owed."""
+        if part is self._awaited:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._awaited = part
+        if part is not None:
+            seconds = self.silence if part is h11.IDLE else self.app_state.get("whole", WHOLE)
+            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _turned_away(self, data: bytes) -> bool:
+        """Answer a whole small question without looking at it, if the queue takes none now."""
+        if not data.startswith(b"POST /predict HTTP/1.1\r\n") or self.conn.their_state is not h11.IDLE:
+            return False
+        if self.conn.trailing_data[0] or self.transport.is_closing() or "turn_away" not in self.app_state:
+            return False
+        end = data.find(b"\r\n\r\n")
+        lengths = _LENGTH.findall(data, 0, end + 2)
+        if end < 0 or len(lengths) != 1 or len(data) != end + 4 + int(lengths[0]):
+            return False
+        answer = self.app_state["turn_away"](False)
+        if answer is None:
+            return False
+        self._unset_keepalive_if_required()
+        self._await(None)
+        self.transport.write(answer)
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        return True

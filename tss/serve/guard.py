@@ -12,6 +12,7 @@ import ipaddress
 import json
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, TypeAlias
 
 from tss.serve.limits import Limits, Refusal
@@ -121,6 +122,16 @@ async def drain(receive: Receive) -> None:
             message = await asyncio.wait_for(receive(), PAUSE)
             left -= len(message.get("body", b""))
             more = message.get("more_body", False)
+
+
+def plain(refusal: Refusal) -> bytes:
+    """A refusal as it goes over the wire."""
+    body = json.dumps({"error": refusal.message}).encode("ascii")
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers(), **HEADERS}
+    if refusal.status == 503:
+        headers["connection"] = "close"
+    head = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+    return f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}\r\n{head}\r\n".encode("latin-1") + body
 
 
 async def refuse(refusal: Refusal, send: Send) -> None:

@@ -9,22 +9,26 @@ from tss.errors import ConfigError
 
 @dataclass(frozen=True)
 class Limits:
-    """latency: seconds that accepted inputs may have to wait before their batch begins; beyond it comes 429."""
+    """latency: seconds within which accepted inputs should be answered; what would take longer is refused (429).
+
+    None: twice what the slowest inputs, as they were asked lately, take on an idle server.
+    """
 
     body: int = 1 << 20  # bytes of a request
     items: int = 256  # inputs of a request
     characters: int = 20_000  # of one input
     queue: int = 1024  # inputs accepted and not yet answered
     batch: int = 32  # rows of a forward pass
-    latency: float = 0.1
+    latency: float | None = None
     linger: float = 0.004  # seconds that an idle server waits for company before it answers
     seconds: float = 30.0  # from acceptance to answer, and for a client to send its request
     connections: int = 1024
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            if not getattr(self, one.name) > 0:
-                raise ConfigError(f"the limit {one.name} must be above 0, not {getattr(self, one.name)}")
+            value = getattr(self, one.name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"the limit {one.name} must be above 0, not {value}")
 
 
 class Refusal(Exception):

@@ -1,7 +1,7 @@
 """The queue: inputs of all requests and tasks, gathered into batches of like form and length, one model, one thread.
 
-What is accepted is answered. What would have to wait longer than the latency target is refused at the door (429), so
-that the waiting time of what was accepted stays bounded however much is asked.
+What is accepted is answered. What could not be answered within the latency target is refused at the door (429), so
+that the time of what was accepted stays bounded however much is asked.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import logging
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tss.learning.answering import Question, answer_batch
 from tss.serve.asked import Asked
+from tss.serve.costs import Costs
 from tss.serve.limits import Limits, Refusal
 from tss.store import TaskEntry
 
@@ -26,7 +27,7 @@ log = logging.getLogger("tss.serve")
 
 @dataclass
 class Job:
-    """One input on its way. `kind`: of its task, for the guess how long it takes."""
+    """One input on its way. `kind`: of its task; `encoding`: seconds that its encoding took."""
 
     asked: Asked
     where: str
@@ -35,6 +36,12 @@ class Job:
     answer: Future = field(default_factory=Future)
     question: Question | None = None
     entry: TaskEntry | None = None
+    encoding: float = 0.0
+
+    @property
+    def key(self) -> Hashable:
+        """What its time is guessed by before it is encoded: the kind, and the length to a power of two."""
+        return self.kind, max(self.asked.size, 32).bit_length()
 
     @property
     def bucket(self) -> Any:
@@ -60,9 +67,11 @@ class Queue:
         self._change = threading.Condition()
         self._new: deque[Job] = deque()
         self._waiting: list[Job] = []  # encoded, oldest first; touched by the worker alone
-        self._backlog = 0.0  # guessed seconds of work accepted and not finished
         self._count = 0
-        self._cost: dict[str, float] = {}  # kind -> seconds an input takes in a batch, lately
+        self._held: Counter[Hashable] = Counter()  # key -> inputs whose batch has not begun
+        self._shut = False  # somebody was refused, so nobody is accepted until a batch ends: slow inputs get their turn
+        self._free = 0.0  # the moment at which the batch that runs should end
+        self._costs = Costs(limits.batch)
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="tss-model", daemon=True)
 
@@ -80,25 +89,39 @@ class Queue:
         """Inputs accepted and not yet answered."""
         return self._count
 
+    def admit(self) -> None:
+        """Raises Refusal if nothing is accepted at the moment, whatever it is: cheap, for the door."""
+        with self._change:
+            self._admit(Counter(), 1)
+
     def submit(self, jobs: Sequence[Job]) -> None:
         """Accept all or none. Raises Refusal: 503 before the model is there and while closing, 429 when full."""
         with self._change:
-            if self._closing or not self.ready:
-                what = "the server is shutting down" if self._closing else "the model is being loaded"
-                raise Refusal(503, f"{what}; try again soon", retry_after=1)
-            late = self._backlog > self.limits.latency
-            if late or (self._count and self._count + len(jobs) > self.limits.queue):
-                wait = max(1, math.ceil(self._backlog))
-                raise Refusal(429, f"{self._count} inputs are waiting; try again in {wait} s", retry_after=wait)
             if len(jobs) > self.limits.queue:
                 raise Refusal(422, f"{len(jobs)} inputs are more than the queue holds ({self.limits.queue})")
+            keys = {job.key for job in jobs}
+            for key in keys:
+                self._costs.asked(key)
+            self._admit(Counter(keys), len(jobs))
             self._new.extend(jobs)
             self._count += len(jobs)
-            self._backlog += sum(self._guess(job) for job in jobs)
+            self._held.update(job.key for job in jobs)
             self._change.notify()
 
-    def _guess(self, job: Job) -> float:
-        return self._cost.get(job.kind, 0.0)
+    def _admit(self, first: Counter[Hashable], count: int) -> None:
+        """first: one input of each key, whose answers should come within the target."""
+        if self._closing or not self.ready:
+            what = "the server is shutting down" if self._closing else "the model is being loaded"
+            raise Refusal(503, f"{what}; try again soon", retry_after=1)
+        if not self._count:  # an idle server takes on anything
+            return
+        running = max(0.0, self._free - time.monotonic())
+        wait = running + self._costs.work(self._held + first)
+        target = self.limits.latency or self._costs.target()
+        if self._shut or wait > target or self._count + count > self.limits.queue:
+            self._shut = True
+            later = max(1, math.ceil(wait))
+            raise Refusal(429, f"{self._count} inputs are waiting; try again in {later} s", retry_after=later)
 
     # The worker.
     def _work(self) -> None:
@@ -126,11 +149,14 @@ class Queue:
             arrived = list(self._new)
             self._new.clear()
         for job in arrived:
+            begin = time.monotonic()
             try:
                 job.question, job.entry = self.tasks.question(job.asked, job.where)
             except Exception as problem:
+                self._begun([job])
                 self._finish([job], [_as_refusal(problem, job)])
             else:
+                job.encoding = time.monotonic() - begin
                 self._waiting.append(job)
         return True
 
@@ -138,14 +164,17 @@ class Queue:
         return self._closing or len(self._new) >= self.limits.batch
 
     def _choose(self) -> list[Job]:
-        """The oldest job and those that share its bucket, no more than fit the latency target."""
-        first = self._waiting[0]
-        alike = [job for job in self._waiting if job.bucket == first.bucket]
-        cost = max(self._guess(job) for job in alike)
-        most = self.limits.batch if cost <= 0 else max(1, min(self.limits.batch, int(self.limits.latency / cost)))
-        return alike[:most]
+        """The oldest job and those that share its bucket."""
+        first = self._waiting[0].bucket
+        return [job for job in self._waiting if job.bucket == first][: self.limits.batch]
+
+    def _begun(self, jobs: list[Job], expected: float = 0.0) -> None:
+        with self._change:
+            self._held -= Counter(job.key for job in jobs)
+            self._free = time.monotonic() + expected
 
     def _answer(self, jobs: list[Job]) -> None:
+        self._begun(jobs, self._costs.work(Counter(job.key for job in jobs)))
         chosen = {id(job) for job in jobs}
         self._waiting = [job for job in self._waiting if id(job) not in chosen]
         late = [job for job in jobs if time.monotonic() - job.accepted > self.limits.seconds]
@@ -171,9 +200,10 @@ class Queue:
         return [answer for job in jobs for answer in self._tell([job])]
 
     def _learn_cost(self, jobs: list[Job], spent: float) -> None:
-        each = spent / len(jobs)
-        for kind in {job.kind for job in jobs}:
-            self._cost[kind] = 0.7 * self._cost.get(kind, each) + 0.3 * each
+        with self._change:
+            self._free = 0.0
+            for key in {job.key for job in jobs}:
+                self._costs.learn(key, len(jobs), spent + sum(job.encoding for job in jobs))
 
     def _finish(self, jobs: Sequence[Job], answers: Sequence[Any]) -> None:
         if not jobs:
@@ -186,8 +216,7 @@ class Queue:
                     job.answer.set_result(answer)
         with self._change:
             self._count -= len(jobs)
-            left = [*self._waiting, *self._new]
-            self._backlog = sum(self._guess(job) for job in left)
+            self._shut = False
 
 
 def _as_refusal(problem: Exception, job: Job) -> Refusal:

@@ -74,9 +74,8 @@ def serve(
             http=Connection,
             ws="none",
             access_log=False,
-            log_level="warning",
+            log_level="error",
             server_header=False,
-            limit_concurrency=limits.connections,
             timeout_keep_alive=15,
             timeout_graceful_shutdown=int(limits.seconds) + 5,
         )

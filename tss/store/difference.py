@@ -83,16 +83,20 @@ def decode(code: bytes, count: int) -> np.ndarray:
 def _decode_lanes(levels: np.ndarray, states: np.ndarray, words: np.ndarray, steps: int) -> np.ndarray:
     """The symbols, uint8 [steps, lanes]. Raises `ValueError` unless all words are used and all lanes end at rest."""
     frequency, start, symbol_at, table = _tables(levels)
-    first, first_slot = table * 16, table << _PRECISION
-    symbols = np.empty((steps, levels.size), np.uint8)
-    used = 0
+    # by slot: the frequency of its symbol, and how far it lies behind that symbol's first slot
+    place = np.repeat(np.arange(len(frequency) // 16), 1 << _PRECISION) * 16 + symbol_at
+    often = frequency[place]
+    behind = np.tile(np.arange(1 << _PRECISION), len(frequency) // 16) - start[place]
+    first = table << _PRECISION
+    slots = np.empty((steps, levels.size), np.int64)
+    used, mask = 0, (1 << _PRECISION) - 1
     for step in range(steps):
-        slot = states & ((1 << _PRECISION) - 1)
-        symbol = symbol_at[first_slot + slot]
-        symbols[step] = symbol
-        place = first + symbol
-        states = frequency[place] * (states >> _PRECISION) + slot - start[place]
-        empty = np.flatnonzero(states < _LOW)
+        slot = np.bitwise_and(states, mask, out=slots[step])
+        slot += first
+        states >>= _PRECISION
+        states *= often[slot]
+        states += behind[slot]
+        empty = (states < _LOW).nonzero()[0]
         if empty.size:
             taken = words[used : used + empty.size]
             used += empty.size
@@ -101,7 +105,7 @@ def _decode_lanes(levels: np.ndarray, states: np.ndarray, words: np.ndarray, ste
             states[empty] = (states[empty] << 16) | taken
     if used != words.size or (states != _LOW).any():
         raise ValueError("the code does not end where it should")
-    return symbols
+    return symbol_at[slots]
 
 
 def _shape(count: int) -> tuple[int, int]:

@@ -69,6 +69,11 @@ class TaskEntry:
     summary: dict[str, Any]
     withdrawn: bool = False
 
+    @cached_property
+    def text(self) -> str:
+        """All fields but `withdrawn` as JSON, without the closing brace: made once, as every new task writes all."""
+        return json.dumps({key: getattr(self, key) for key in _FIELDS[:-1]}, separators=(",", ":"))[:-1]
+
 
 _FIELDS = [one.name for one in fields(TaskEntry)]  # `withdrawn` last: format 1 has the others
 
@@ -166,14 +171,15 @@ def encode_index(index: Index) -> bytes:
         "identity": index.identity,
         "next_id": index.next_id,
         "shared": index.shared,
-        "tasks": [_fields(entry, index.format) for entry in index.tasks],
     }
-    rest = b'",' + json.dumps(content, separators=(",", ":")).encode("ascii")[1:] + b"\n"
+    tasks = ",".join(_text(entry, index.format) for entry in index.tasks)
+    text = f'{json.dumps(content, separators=(",", ":"))[1:-1]},"tasks":[{tasks}]}}\n'
+    rest = b'",' + text.encode("ascii")
     return _HEAD + hashlib.sha256(rest).hexdigest().encode("ascii") + rest
 
 
-def _fields(entry: TaskEntry, format: int) -> dict[str, Any]:
-    return {key: getattr(entry, key) for key in _FIELDS[: -1 if format == 1 else None]}
+def _text(entry: TaskEntry, format: int) -> str:
+    return entry.text + ("}" if format == 1 else f',"withdrawn":{json.dumps(entry.withdrawn)}}}')
 
 
 def check_identity(kept: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
