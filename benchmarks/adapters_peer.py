@@ -1,7 +1,7 @@
 """The package `adapters` in an interpreter of its own, as it asks for an older transformers. Prints one line of JSON.
 
-    PYTHON benchmarks/adapters_peer.py step '{"rows": 8, "length": 32, "config": {…}}'    # milliseconds of a step
-    PYTHON benchmarks/adapters_peer.py size '{"config": {…}}'                             # bytes of a saved adapter
+PYTHON benchmarks/adapters_peer.py step '{"rows": 8, "length": 32, "config": {…}}'    # milliseconds of a step
+PYTHON benchmarks/adapters_peer.py size '{"config": {…}}'                             # bytes of a saved adapter
 """
 
 import json

@@ -14,8 +14,11 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from bart_large import make_backbone
@@ -28,6 +31,7 @@ from tss import Learner
 from tss.backbones.backbone import Pass
 from tss.gates.importance import raw_importance
 
+UNPADDED = ("_ignore_bidirectional_mask_sdpa", "_ignore_causal_mask_sdpa")
 CLOSE = {"rtol": 2e-3, "atol": 1e-6}
 
 
@@ -68,9 +72,7 @@ class Sides:
 
     def ours(self) -> Tensor:
         one = torch.ones_like(self.weights, dtype=torch.float32)
-        return raw_importance(
-            "mean_abs_sample", self.bank, self.weights, one, [self.batch], self.lesson.row_losses
-        )
+        return raw_importance("mean_abs_sample", self.bank, self.weights, one, [self.batch], self.lesson.row_losses)
 
     def one_by_one(self) -> Tensor:
         total = torch.zeros_like(self.weights, dtype=torch.float32)
@@ -89,20 +91,26 @@ class Sides:
             one = Batch(ids[None], mask[None], target[None], (0,))
             return functional_call(self.module, state, (lambda functions: self.losses(functions, one),)).sum()
 
-        each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")(
-            state, self.batch.ids, self.batch.mask, self.batch.target
-        )
+        # transformers asks whether anything is padded by reading the mask, which vmap forbids; here nothing is
+        whole = {f"transformers.masking_utils.{name}": True for name in UNPADDED}
+        with ExitStack() as told:
+            for name, value in whole.items():
+                told.enter_context(patch(name, return_value=value))
+            each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")(
+                state, self.batch.ids, self.batch.mask, self.batch.target
+            )
         return torch.cat([g.float().abs().mean(dim=0).flatten() for g in each.values()])
 
     def opacus(self) -> Callable[[], Tensor]:
         from opacus import GradSampleModule
 
-        watched = GradSampleModule(self.module, batch_first=True, loss_reduction="sum")
+        module = deepcopy(self.module)  # its hooks stay
+        watched = GradSampleModule(module, batch_first=True, loss_reduction="sum")
 
         def run() -> Tensor:
             watched.zero_grad()
             watched(lambda functions: self.losses(functions)).sum().backward()
-            return torch.cat([p.grad_sample.float().abs().mean(dim=0).flatten() for p in self.module.parameters()])
+            return torch.cat([p.grad_sample.float().abs().mean(dim=0).flatten() for p in module.parameters()])
 
         return run
 

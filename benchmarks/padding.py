@@ -31,7 +31,7 @@ from tss.tasks.batches import PASS_COST, cut, plan, rung
 from tss.tasks.lesson import Lesson
 
 GOALS = ("asc", "ner", "drg")
-TIMED = {"asc": "asc/nokia6600", "ner": "ner/gum", "drg": "drg/attraction"}
+TIMED = ("asc/nokia6600", "ner/gum", "drg/attraction")
 SIZE, LONGEST = 32, 128
 Batches = list[list[int]]
 
@@ -110,7 +110,7 @@ def epochs(learner: Learner, lesson: Lesson, device: str, rounds: int) -> dict[s
 
 def timed(data: Path, learner: Learner, device: str, rounds: int, rows: int) -> list[Figure]:
     figures, every = [], []
-    for family, name in TIMED.items():
+    for name in TIMED:
         task = load_task(data, name)
         task = replace(task, train=task.train[: rows or None], valid=task.valid[:8], test=task.test[:8])
         found = epochs(learner, learner._lesson(task), device, rounds)

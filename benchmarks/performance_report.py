@@ -35,13 +35,17 @@ def lines_of(main: Path) -> list[Line]:
     found: dict[tuple[str, str, str], Line] = {}
     for file in (file for file in files if file.exists()):
         text = file.read_text(encoding="utf-8")
-        told = [json.loads(one) for one in text.splitlines() if one.strip()] if file.suffix == ".jsonl" else [json.loads(text)]
-        for line in told:
+        for part in [one for one in text.splitlines() if one.strip()] if file.suffix == ".jsonl" else [text]:
+            line = json.loads(part)
             line.setdefault("benchmark", "many_tasks_in_a_batch")
             line.setdefault("command", f"python benchmarks/{line['benchmark']}.py --shape {line['shape']}")
             found[line["benchmark"], line["shape"], line["where"]] = line
     order = list(TITLES)
-    return sorted(found.values(), key=lambda one: (order.index(one["benchmark"]), "CPU" not in one["where"], one["shape"]))
+
+    def place(line: Line) -> tuple[int, bool, str]:
+        return order.index(line["benchmark"]), "CPU" not in line["where"], line["shape"]
+
+    return sorted(found.values(), key=place)
 
 
 def section(line: Line) -> str:
@@ -55,7 +59,8 @@ def _row(one: Line) -> str:
     verdict = {True: "reached", False: "**missed**", None: ""}[one["reached"]]
     what = one["what"] + (f" ({one['note']})" if one.get("note") else "")
     goal = "" if one["reached"] is None else one["goal"]
-    return f"| {what} | {_short(one['ours'])} | {_short(one['peer'])} | {one['unit']} | {_short(one['ratio'])} | {goal} | {verdict} |\n"
+    ours, peer, ratio = (_short(one[key]) for key in ("ours", "peer", "ratio"))
+    return f"| {what} | {ours} | {peer} | {one['unit']} | {ratio} | {goal} | {verdict} |\n"
 
 
 def _short(value: float) -> str:
@@ -65,8 +70,8 @@ def _short(value: float) -> str:
 def written(lines: list[Line], notes: str, picture: bool) -> str:
     goals = [one["reached"] for line in lines for one in line["figures"] if one["reached"] is not None]
     text = (
-        "# Performance\n\nWritten by `python benchmarks/performance_report.py` from the lines that `make bench` and "
-        "`make bench-gpu` leave. Each\nfigure is a ratio of two numbers of the same run, taken in turns, medians; times "
+        "# Performance\n\nWritten by `python benchmarks/performance_report.py` from what `make bench` and "
+        "`make bench-gpu` leave. Each\nfigure is a ratio of two numbers of one run, taken in turns, medians; times "
         "on a CPU are processor time on one\nthread. `<=`: ours / peer; `>=`: how many times ours is better. "
         f"{sum(goals)} of {len(goals)} goals were reached.\n"
     )

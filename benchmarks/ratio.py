@@ -47,7 +47,9 @@ def faster(what: str, ours: float, peer: float, unit: str, least: float | None =
     return Figure(what, ours, peer, unit, ratio, goal, None if least is None else ratio >= least, note)
 
 
-def alternate(calls: dict[str, Callable[[], Any]], device: str, rounds: int = ROUNDS, warm: int = 2) -> dict[str, float]:
+def alternate(
+    calls: dict[str, Callable[[], Any]], device: str, rounds: int = ROUNDS, warm: int = 2
+) -> dict[str, float]:
     """Median milliseconds of each, taking turns. On a CPU: processor time, as others may use the same cores."""
     clock = time.perf_counter if device == "cuda" else time.process_time
     times: dict[str, list[float]] = {name: [] for name in calls}

@@ -1,7 +1,7 @@
-"""Write the measured figures into README.md, from the raw runs in results/ and from nothing else.
+"""Write the measured figures into README.md and docs/methods/README.md, from results/ and from nothing else.
 
 python benchmarks/readme_numbers.py            # rewrites the blocks between <!-- name --> and <!-- end name -->
-python benchmarks/readme_numbers.py --check    # exits 1 if README.md does not say what results/ say
+python benchmarks/readme_numbers.py --check    # exits 1 if a page does not say what results/ say
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -96,11 +97,41 @@ def backbones() -> str:
     )
 
 
-BLOCKS = {"demo": demo, "backbones": backbones}
+def growth() -> str:
+    """State and cost of methods whose state or cost grows, from results/methods/growth.json."""
+    found = json.loads((ROOT / "results/methods/growth.json").read_text("utf-8"))
+    shown = [number for number in (1, 10, 20, 40) if number <= found["tasks"]]
+    rows = []
+    for name, method in found["methods"].items():
+        chosen = [method["rows"][number - 1] for number in shown]
+        cells = [
+            " / ".join(f"{row['task_bytes'] / 1e3:,.0f}" for row in chosen),
+            " / ".join(f"{row['shared_bytes'] / 1e3:,.0f}" for row in chosen),
+            " / ".join(f"{row['paced_seconds']:.2f}" for row in chosen),
+            f"{method['growth']['paced_seconds']['per_task']:+.3f}",
+            "yes" if all(fit["linear"] for fit in method["growth"].values()) else "no",
+        ]
+        rows.append(f"| `{name}` | {' | '.join(cells)} |")
+    numbers = ", ".join(str(number) for number in shown)
+    steps = f"{found['steps']} steps a task" + "".join(f", {pair}" for pair in found["set"])
+    return "\n".join(
+        [
+            f"State and cost at {numbers} tasks, on `{found['backbone']}`, {steps}, kinds in turn. Seconds of "
+            "processor time, corrected for the machine's pace; the very first ones warm up (`python "
+            f"benchmarks/method_growth.py --steps {found['steps']} --out results/methods/growth.json`):",
+            "",
+            "| method | kB of the task | kB that all share | seconds of the task | more a task | linear at worst |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *rows,
+        ]
+    )
 
 
-def filled(text: str) -> str:
-    for name, make in BLOCKS.items():
+PAGES = {"README.md": {"demo": demo, "backbones": backbones}, "docs/methods/README.md": {"growth": growth}}
+
+
+def filled(text: str, blocks: dict[str, Callable[[], str]]) -> str:
+    for name, make in blocks.items():
         block = f"<!-- {name} -->\n{make()}\n<!-- end {name} -->"
         text = re.sub(rf"<!-- {name} -->.*?<!-- end {name} -->", lambda _, block=block: block, text, flags=re.S)
     return text
@@ -110,12 +141,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    readme = ROOT / "README.md"
-    before = readme.read_text("utf-8")
-    after = filled(before)
-    if args.check and before != after:
-        raise SystemExit("README.md does not say what results/ say: run benchmarks/readme_numbers.py")
-    readme.write_text(after, encoding="utf-8")
+    for page, blocks in PAGES.items():
+        before = (ROOT / page).read_text("utf-8")
+        after = filled(before, blocks)
+        if args.check and before != after:
+            raise SystemExit(f"{page} does not say what results/ say: run benchmarks/readme_numbers.py")
+        (ROOT / page).write_text(after, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ def made_lesson(learner: Learner, rows: int, length: int) -> Lesson:
     """Random texts of exactly `length` tokens: no padding, so that all sides compute the same."""
     kind = kind_of("classification")([str(n) for n in range(LABELS)], Lengths(), "", ReadingConfig())
     lesson = Lesson(learner.backbone, kind, "texts", "0/texts")
-    ids = (randomness.words("texts", rows * length) % 4000 + 10).astype(int).reshape(rows, length).tolist()
+    words = min(4000, learner.backbone.model.config.vocab_size - 10)
+    ids = (randomness.words("texts", rows * length) % words + 10).astype(int).reshape(rows, length).tolist()
     lesson.train = Split([Row(one, [i % LABELS]) for i, one in enumerate(ids)], [str(i % LABELS) for i in range(rows)])
     lesson.valid = lesson.train.first(8)
     return lesson

@@ -1,8 +1,9 @@
 """An open-loop load generator, a process of its own: requests leave when their time has come, answered or not.
 
 `python -m torture.load` reads one JSON document (`Plan`) and writes one: for each request its sort, when it was due,
-the seconds from then to the end of its answer, the status (0: the connection was closed without one) and whether the
-answer was the one expected. `rate` 0 means closed loop: each of `clients` asks again when it was answered.
+the seconds from then to the end of its answer, the status (0: the connection was closed without one), whether the
+answer was the one expected, and how many seconds late it left. `rate` 0 means closed loop: each of `clients` asks again
+when it was answered.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Sent:
     wire: bytes
     expected: Any
     due: float
+    left: float = 0.0
     done: asyncio.Future = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -55,7 +57,7 @@ class Client(asyncio.Protocol):
         self.transport: Any = transport
 
     def send(self, sent: Sent) -> None:
-        self.sent = sent
+        self.sent, sent.left = sent, time.monotonic()
         self.found.clear()
         self.transport.write(sent.wire)
 
@@ -84,7 +86,8 @@ class Client(asyncio.Protocol):
         assert sent is not None
         right = status != 200 or json.loads(body).get("answer") == sent.expected
         seconds = time.monotonic() - sent.due
-        self.told.append([sent.sort, round(sent.due - self.begin, 4), round(seconds, 5), status, right])
+        lag = sent.left - sent.due
+        self.told.append([sent.sort, round(sent.due - self.begin, 4), round(seconds, 5), status, right, round(lag, 5)])
         if not sent.done.done():
             sent.done.set_result(None)
 
@@ -109,7 +112,7 @@ class Load:
             client.send(sent)
             await asyncio.wait_for(sent.done, PATIENCE + self.plan.seconds)
         except (OSError, asyncio.TimeoutError):
-            self.told.append([sent.sort, round(sent.due - self.begin, 4), None, 0, True])
+            self.told.append([sent.sort, round(sent.due - self.begin, 4), PATIENCE, 0, True, 0.0])
 
     async def _connect(self) -> Client:
         loop, port = asyncio.get_running_loop(), self.plan.port

@@ -28,6 +28,7 @@ from planted import TASKS, TEXTS, planted
 from torture.form import Asked, Told
 from torture.load import Plan
 from tss import Learner
+from tss.store import Store
 
 CLIENTS, TIMES = 16, 10
 VICTIM = "topic"
@@ -167,7 +168,7 @@ def _overload(server: Serving, store: Path, plan: Plan) -> tuple[list[list[Any]]
     time.sleep(plan.seconds / 5 + 1)  # the generator's start included
     before = server.memory()
     time.sleep(plan.seconds * 0.3)
-    file = store / Learner.open(store, device="cpu").store.index().entry(VICTIM).file
+    file = store / Store.open(store).index().entry(VICTIM).file
     whole = file.read_bytes()
     file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     time.sleep(plan.seconds * 0.4)
@@ -193,6 +194,7 @@ def _look(told: Told, found: list[list[Any]], unloaded: float, grown: float, sec
         "answered (1/s)": round(len(took) / seconds),
         "p99 of accepted (ms)": round(1e3 * p99(took), 1),
         "times unloaded": round(ratio, 2),
+        "p99 of the generator's own lateness (ms)": round(1e3 * p99([one[5] for one in found]), 1),
         "p99 of refusals (ms)": round(1e3 * p99([one[2] for one in found if one[3] == 429]), 1),
         "memory growth (%)": round(100 * grown, 2),
         "wrong answers": wrong,

@@ -43,6 +43,7 @@ def page(request: pytest.FixtureRequest, browser, server: Running) -> Iterator:
     found.on("request", lambda sent: found.hosts.add(sent.url.split("/")[2]))
     found.goto(server.address)
     found.get_by_role("checkbox", name="mood").wait_for()
+    found.locator("#state.good").wait_for()
     yield found
     context.close()
 
@@ -114,3 +115,18 @@ def test_names_are_text_and_never_markup(browser, own_store: Path):
         found.get_by_role("checkbox", name="<img").wait_for()  # it appears without a reload
         assert found.locator("main img").count() == 0
         found.close()
+
+
+def test_an_empty_store_and_a_server_that_is_gone_are_told(browser, tmp_path: Path):
+    from tss.store import Store
+
+    Store.open(tmp_path / "store", create=True)
+    found = browser.new_page()
+    with Running(tmp_path / "store", wait=False) as server:
+        found.goto(server.address)
+        found.get_by_text("waiting for the first task").wait_for()
+        assert "No tasks yet" in found.locator("#tasks").inner_text()
+        assert "Two tasks" in found.locator("#heat").inner_text()
+        found.screenshot(path=tmp_path / "empty.png", full_page=True)
+    found.get_by_text("The server cannot be reached.").wait_for()
+    found.close()

@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 import tss
 from tss.errors import TssError
@@ -112,6 +113,8 @@ async def _body(request: Request, limits: Limits) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise Refusal(415, "send JSON, with the header Content-Type: application/json")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refusal(415, "send it as it is, without Content-Encoding")
     found = bytearray()
 
     async def collect() -> None:
@@ -126,6 +129,8 @@ async def _body(request: Request, limits: Limits) -> bytes:
         await asyncio.wait_for(collect(), limits.seconds)
     except asyncio.TimeoutError:
         raise Refusal(408, f"the request did not arrive within {limits.seconds:g} s") from None
+    except ClientDisconnect:
+        raise Refusal(400, "the request ended before its end") from None
     return bytes(found)
 
 
@@ -136,12 +141,18 @@ def make_app(tasks: Tasks, limits: Limits | None = None, token: str | None = Non
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         server.queue.start()
-        whole = server.limits.seconds + 5.0
+        whole = 2 * server.limits.seconds  # later than the 408 of a route that reads the body
         yield {"turn_away": server.turn_away, "whole": whole, "connections": server.limits.connections}
         await run_in_threadpool(server.queue.close)
 
     app = FastAPI(
-        title="tss", version=tss.__version__, description=schema.ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None
+        title="tss",
+        version=tss.__version__,
+        description=schema.ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect would repeat the Host header that a client made up
     )
     app.state.server = server
     app.add_middleware(partial(Guard, token=token, limits=server.limits, watch=server.metrics.request))
@@ -191,6 +202,7 @@ def _looks(app: FastAPI, server: Server) -> None:
     def ready() -> Response:
         if not server.queue.ready:
             return reply({"error": "the model is not loaded yet"}, 503, {"retry-after": "1"})
+        server.tasks.check_same()
         return reply({"status": "ready", "tasks": len(server.tasks.index().names()), "damaged": server.tasks.damaged()})
 
     @app.get("/metrics", summary="Counters for Prometheus", openapi_extra=schema.METRICS)

@@ -44,6 +44,13 @@ class Connection(H11Protocol):
         begun = state is h11.IDLE and self.conn.trailing_data[0]
         self._await(state if begun or state is h11.SEND_BODY else None)
 
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """A client that has said all it wants still hears the answer to it."""
+        if self.cycle is None or self.cycle.response_complete or self.conn.their_state is not h11.DONE:
+            return None
+        self.cycle.keep_alive = False
+        return True
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._await(None)
         super().connection_lost(exc)

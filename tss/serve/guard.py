@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 import json
+import re
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -26,6 +27,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_HOST = re.compile(r"(localhost|[0-9.]+|\[[0-9a-fA-F:.]+\])(?::[0-9]+)?", re.IGNORECASE)
 DRAINED = 64 << 20  # bytes of a body that is too large, read and thrown away
 PAUSE = 1.0  # seconds without a byte of it after which it is not waited for
 HEADERS = {
@@ -70,10 +72,12 @@ class Guard:
                 message = {**message, "headers": [*message.get("headers", ()), *given]}
             await send(message)
 
+        if scope["method"] == "HEAD":  # as GET; the connection leaves the body out
+            scope = {**scope, "method": "GET"}
         try:
             self._admit(scope)
         except Refusal as refusal:
-            if refusal.status == 413:
+            if refusal.status == 413 and not any(key == b"expect" for key, _ in scope["headers"]):
                 await drain(receive)
             await refuse(refusal, sending)
         else:
@@ -109,9 +113,8 @@ def _credential(header: bytes) -> bytes:
 
 
 def _local_name(host: bytes) -> bool:
-    name = host.decode("latin-1")
-    name = name.partition("]")[0] + "]" if name.startswith("[") else name.rpartition(":")[0] or name
-    return is_loopback(name)
+    found = _HOST.fullmatch(host.decode("latin-1"))
+    return found is not None and is_loopback(found[1])
 
 
 async def drain(receive: Receive) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -9,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from tss.errors import TssError
 
 MINUTE = 60
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -33,8 +36,15 @@ class Metrics:
         self._batches: deque[tuple[float, int, int, float]] = deque(maxlen=20_000)  # when, rows, tasks, seconds
 
     def gauge(self, name: str, what: str, read: Callable[[], float]) -> None:
-        """A number that is read when somebody asks."""
-        Gauge(name, what, **self._made).set_function(read)
+        """A number that is read when somebody asks; NaN while it cannot be."""
+
+        def told() -> float:
+            try:
+                return read()
+            except TssError:
+                return math.nan
+
+        Gauge(name, what, **self._made).set_function(told)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         self.requests.labels(route, str(status)).inc()

@@ -119,7 +119,7 @@ class Queue:
         wait = running + self._costs.work(self._held + first)
         target = self.limits.latency or self._costs.target()
         if self._shut or wait > target or self._count + count > self.limits.queue:
-            self._shut = True
+            self._shut |= wait > target
             later = max(1, math.ceil(wait))
             raise Refusal(429, f"{self._count} inputs are waiting; try again in {later} s", retry_after=later)
 

@@ -24,6 +24,7 @@ class Tasks:
         self.store = Store.open(path)
         self.device = device
         self.learner: Learner | None = None
+        self._identity: Any = None  # what the store said of backbone and method when the model was loaded
         self._marks: dict[str, tuple[int, int, int]] = {}  # file -> what `stat` said when it was read
         self._damaged: dict[str, tuple[float, str]] = {}  # file -> when it was found so, and what is wrong
 
@@ -33,11 +34,12 @@ class Tasks:
 
     def load(self) -> bool:
         """Load the model, once the store has a task to say which. Raises TssError if that cannot be done."""
-        if self.learner is None and self.index().identity:
+        identity = self.index().identity
+        if self.learner is None and identity:
             learner = Learner.open(self.store.path, device=self.device, create=False)
             learner.backbone.model.eval()
             _ = learner.method
-            self.learner = learner
+            self.learner, self._identity = learner, identity
         return self.learner is not None
 
     def entry(self, name: str) -> TaskEntry:
@@ -52,6 +54,7 @@ class Tasks:
     def question(self, asked: Asked, where: str) -> tuple[Question, TaskEntry]:
         """Encode an input. Raises Refusal: 404, 422, or 503 for a task whose file is damaged."""
         assert self.learner is not None
+        self.check_same()
         entry = self.entry(asked.task)
         try:
             self._check(entry)
@@ -66,6 +69,11 @@ class Tasks:
             return question(ready, asked.value, where), entry
         except TaskError as problem:
             raise Refusal(422, str(problem)) from None
+
+    def check_same(self) -> None:
+        """Raises Refusal: 503 if another store lies where the one was whose model is loaded."""
+        if self.index().identity != self._identity:
+            raise Refusal(503, "the store was replaced by one with another backbone or method; restart the server")
 
     def _check(self, entry: TaskEntry) -> None:
         """Files never change, so one that did is damaged: it is read again, and its checksum decides."""

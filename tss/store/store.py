@@ -119,15 +119,15 @@ class Store:
         return found
 
     def _decoded(self, raw: bytes) -> Index:
-        newer = newer_format(raw)
-        if newer is not None:
-            raise StoreError(
-                f"{self.path} is a store of format {newer[0]}, and this release reads formats up to {FORMAT}; "
-                f"it needs tss {newer[1]}"
-            )
         try:
             return decode_index(raw)
         except ValueError as error:
+            newer = newer_format(raw)  # asked only now: it reads all of the JSON once more
+            if newer is not None:
+                raise StoreError(
+                    f"{self.path} is a store of format {newer[0]}, and this release reads formats up to {FORMAT}; "
+                    f"it needs tss {newer[1]}"
+                ) from None
             raise DamagedError(self._how_to_go_back(f"is damaged: {error}")) from None
 
     def _how_to_go_back(self, problem: str) -> str:

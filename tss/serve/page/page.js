@@ -15,7 +15,9 @@ function make(tag, text, className) {
 }
 
 async function ask(path, options) {
-  const reply = await fetch(path, options);
+  const reply = await fetch(path, options).catch(() => {
+    throw new Error("The server cannot be reached.");
+  });
   const found = await reply.json().catch(() => ({ error: `the server answered ${reply.status}` }));
   if (!reply.ok) throw new Error(found.error || `the server answered ${reply.status}`);
   return found;
@@ -47,7 +49,7 @@ function pick(task) {
     else chosen.delete(task.name);
     showPicked();
   });
-  label.append(box, make("bdi", task.name), make("small", task.state === "ok" ? task.kind : task.state));
+  label.append(box, make("bdi", task.name), make("small", task.state === "ok" ? task.kind : task.state, task.state === "ok" ? "" : "bad"));
   return label;
 }
 
@@ -56,9 +58,17 @@ function showPicked() {
 }
 
 function showTasks() {
-  $("tasks").tBodies[0].replaceChildren(...tasks.slice(0, SHOWN).map(taskRow));
+  $("tasks").tBodies[0].replaceChildren(...(tasks.length ? tasks.slice(0, SHOWN).map(taskRow) : [emptyRow()]));
   $("more").hidden = tasks.length <= SHOWN;
   $("more").textContent = `${tasks.length - SHOWN} more tasks are not listed here.`;
+}
+
+function emptyRow() {
+  const row = make("tr");
+  const cell = make("td", "No tasks yet. They appear here as they are learnt.", "muted");
+  cell.colSpan = 5;
+  row.append(cell);
+  return row;
 }
 
 function taskRow(task) {
@@ -128,6 +138,7 @@ async function send(event) {
   if (!chosen.size) return complain("Choose at least one task.");
   if (!text.trim()) return complain("Type a text first.");
   $("send").disabled = true;
+  $("send").textContent = "Asking …";
   const items = [...chosen].map((task) => (pair ? { task, text, pair } : { task, text }));
   try {
     const found = await answersTo(items);
@@ -136,6 +147,7 @@ async function send(event) {
     complain(problem.message);
   } finally {
     $("send").disabled = false;
+    $("send").textContent = "Ask";
   }
 }
 
@@ -152,6 +164,7 @@ async function answersTo(items) {
 }
 
 function complain(message) {
+  $("answers").replaceChildren(); // they belong to an earlier question
   $("problem").textContent = message;
   $("problem").hidden = false;
 }
@@ -184,14 +197,15 @@ function labelled({ answer: label, confidence }) {
 // Words with BIO tags: each entity becomes one mark with its type and the least sure of its words.
 function tagged({ words, answer: tags, confidence }) {
   const line = make("p", null, "tagged");
-  const types = [...new Set(tags.filter((tag) => tag !== "O").map((tag) => tag.slice(2)))].sort();
+  const typeOf = (tag) => tag.replace(/^[BI]-/, "");
+  const types = [...new Set(tags.filter((tag) => tag !== "O").map(typeOf))].sort();
   for (let i = 0; i < words.length; i++) {
     if (i) line.append(" ");
     if (tags[i] === "O") {
       line.append(words[i]);
       continue;
     }
-    const type = tags[i].slice(2);
+    const type = typeOf(tags[i]);
     let end = i + 1;
     while (end < words.length && tags[end] === `I-${type}`) end++;
     const mark = make("mark", words.slice(i, end).join(" "), `e${types.indexOf(type) % 6}`);
@@ -230,7 +244,8 @@ function showLoad(load) {
       return pair;
     }),
   );
-  say(load.ready ? `ready · ${tasks.length} task${tasks.length === 1 ? "" : "s"}` : "loading the model …", load.ready ? "good" : "");
+  const waiting = tasks.length ? "loading the model …" : "waiting for the first task";
+  say(load.ready ? `ready · ${tasks.length} task${tasks.length === 1 ? "" : "s"}` : waiting, load.ready ? "good" : "");
 }
 
 function say(text, mood) {
@@ -239,11 +254,12 @@ function say(text, mood) {
   $("state").className = `pill ${mood}`;
 }
 
-let known = "";
+let known = null;
 async function followTasks() {
   const found = (await ask("tasks")).tasks;
   const now = JSON.stringify(found);
   if (now === known) return;
+  const first = known === null;
   const files = found.map((task) => `${task.name}/${task.version}`).join("\n");
   const before = tasks.map((task) => `${task.name}/${task.version}`).join("\n");
   known = now;
@@ -252,7 +268,7 @@ async function followTasks() {
   for (const name of chosen) if (!names.has(name)) chosen.delete(name);
   showPicker();
   showTasks();
-  if (files !== before) {
+  if (first || files !== before) {
     showOverlap(await ask("overlap"));
     showTasks();
   }
@@ -264,7 +280,7 @@ async function look() {
       await followTasks();
       showLoad(await ask("load"));
     } catch (problem) {
-      say(`no answer from the server (${problem.message})`, "bad");
+      say(problem.message, "bad");
     }
   }
   setTimeout(look, 2000);

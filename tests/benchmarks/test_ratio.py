@@ -1,0 +1,110 @@
+"""The benchmarks' own parts, and their short forms."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts import each other as they do when they are run."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+def test_goals_are_compared_in_their_own_direction():
+    from ratio import faster, smaller
+
+    assert smaller("a", 1.0, 2.0, "ms", 0.5).reached and not smaller("a", 1.1, 2.0, "ms", 0.5).reached
+    assert faster("a", 1.0, 2.0, "ms", 2.0).reached and not faster("a", 1.1, 2.0, "ms", 2.0).reached
+    assert smaller("a", 1.0, 2.0, "ms").reached is None
+
+
+def test_sides_take_turns():
+    from ratio import alternate
+
+    calls: list[str] = []
+    found = alternate({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, "cpu", rounds=2, warm=1)
+    assert calls == ["a", "b"] * 3 and set(found) == {"a", "b"}
+
+
+def test_a_run_leaves_a_line_and_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    from performance_report import lines_of, written
+    from ratio import faster, finish, smaller
+
+    lines = tmp_path / "performance.jsonl"
+    given = ["growth.py", "--store", "/home/someone/store", "--out", str(lines)]
+    monkeypatch.setattr(sys, "argv", given)
+    args = argparse.Namespace(out=lines)
+    figures = [smaller("kept", 1.0, 2.0, "MB", 0.5), faster("slow", 3.0, 2.0, "ms", 1.0)]
+    assert finish(args, "nano", "CPU", {"torch": "2"}, figures) == 1
+    assert finish(args, "nano", "CPU", {"torch": "2"}, figures[:1]) == 0
+    assert "MISSED" in capsys.readouterr().out
+    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert told[0]["command"] == "python benchmarks/growth.py --store STORE"
+    (tmp_path / "performance").mkdir()
+    other = {"shape": "nano", "where": "CPU", "versions": {}, "figures": told[0]["figures"]}
+    (tmp_path / "performance" / "many.json").write_text(json.dumps(other))
+    found = lines_of(lines)
+    assert [line["benchmark"] for line in found] == ["many_tasks_in_a_batch", "growth"]  # the last run of each counts
+    page = written(found, "notes", picture=False)
+    assert "**missed**" in page and "2 of 3 goals" in page and "/home" not in page
+
+
+def test_bits_of_a_simulated_chain_follow_the_flips(tmp_path: Path):
+    from bytes_per_task import measured, simulated_chain
+
+    found = measured(simulated_chain(tmp_path / "chain", 40_000, flips=0.1, tasks=9))
+    assert found["full"] == 2 and found["flips"] == pytest.approx(0.1, abs=0.01)
+    assert found["bits"] == pytest.approx((2 + 7 * 0.48) / 9, abs=0.02)
+
+
+def test_every_side_finds_the_same_importance(tmp_path: Path):
+    from importance import CLOSE, Sides
+    from tiny import tiny_path
+
+    from tss import Learner
+
+    learner = Learner.open(tmp_path / "store", str(tiny_path("bart")), device="cpu", config={"bottleneck": 4})
+    sides = Sides(learner, 5, 7)
+    torch.testing.assert_close(sides.one_by_one(), sides.ours(), **CLOSE)
+    pytest.importorskip("opacus")
+    torch.testing.assert_close(sides.opacus()(), sides.ours(), **CLOSE)
+
+
+def test_the_task_matrix_has_the_plain_loops_numbers():
+    from task_matrix import compare
+    from tiny import tiny_path
+
+    (figure,) = compare(str(tiny_path("bart")), 4, 6)  # asserts that the cells are equal
+    assert figure.ours > 0 and "6 cells" in figure.note
+
+
+def test_growth_of_a_short_chain():
+    from growth import figures_of, measure, picture
+    from tiny import tiny_path
+
+    rows = measure(str(tiny_path("bart")), 9, "tss", 3)
+    names = [figure.what for figure in figures_of(rows, 3)]
+    assert len(rows) == 9 and len(names) == 3
+    assert picture(rows).startswith("<svg") and picture(rows).count("<polyline") == 3
+
+
+def test_a_training_step_beside_its_peers(tmp_path: Path):
+    from tiny import tiny_path
+    from training_step import compare
+
+    from tss import Learner
+
+    learner = Learner.open(tmp_path / "store", str(tiny_path("bart")), device="cpu", config={"bottleneck": 4})
+    args = argparse.Namespace(rows=4, length=8, compile=False, device="cpu", repeats=1, peer_python=None)
+    figures = compare(learner, args)
+    assert len(figures) == 4 and all(figure.ours > 0 and figure.peer > 0 for figure in figures)
+    assert not any(p.requires_grad for p in learner.backbone.model.parameters())
