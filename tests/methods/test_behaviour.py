@@ -11,6 +11,9 @@ not among the tested ones (60 steps a task, up to 1,200 training examples), and 
                eighth of the mean of the squares (7.6 times less, measured): at lambda 5000 EWC then forgot 22 points
                where NCL forgot 25, with "sample" 8. Lambda is the published 5000.
 `adapter_std`  0.1, for methods that choose among frozen weights: the demo's value.
+
+Only the number of steps was seen to matter on a tested seed: sub-networks of 20 steps forgot nothing either, but with
+seed 0 the first task gave every text the same answer, so that there was nothing to forget. All have 40 since.
 """
 
 from __future__ import annotations
