@@ -190,3 +190,14 @@ def test_names_and_labels_with_markup_or_line_ends_break_no_answer(own_store: Pa
             assert b"alert(" not in server.ask("GET", path)[2]
         status, headers, told = server.ask("POST", "/predict", b'{"task": "a\\r\\nX-Evil: 1", "text": "x"}', JSON)
         assert status in (404, 422) and "x-evil" not in headers
+
+
+def test_an_answer_is_heard_even_if_the_client_goes_on_sending(server: Running):
+    with talk(server, HEAD + b"Content-Length: many\r\n\r\n") as client:
+        time.sleep(0.3)  # answered and told to close by now
+        client.sendall(b"x" * 100_000)
+        time.sleep(0.1)
+        told = b""
+        while part := client.recv(1 << 16):
+            told += part
+    assert told.startswith(b"HTTP/1.1 400 ")

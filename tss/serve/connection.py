@@ -14,9 +14,37 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+LINGER = 1.0  # seconds that a closed connection still takes in what is thrown away
 SILENCE = 15.0  # seconds to the end of a request's headers
 WHOLE = 60.0  # seconds to the end of its body, unless the server says otherwise
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORECASE)
+
+
+class Lingering:
+    """A transport that, told to close, says its last word first and listens a moment longer.
+
+    A socket that is closed while the client still sends is reset, and a reset throws away the answer on its way.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
+        self._transport, self._loop, self._closing = transport, loop, False
+
+    def close(self) -> None:
+        if self.is_closing():
+            return
+        self._closing = True
+        if not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._transport.resume_reading()
+        self._transport.write_eof()
+        self._loop.call_later(LINGER, self._transport.close)
+
+    def is_closing(self) -> bool:
+        return self._closing or self._transport.is_closing()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class Connection(H11Protocol):
@@ -26,13 +54,15 @@ class Connection(H11Protocol):
     silence = SILENCE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(Lingering(transport, self.loop))  # type: ignore[arg-type]
         self._too_many = len(self.connections) > self.app_state.get("connections", math.inf)
         self._deadline: asyncio.TimerHandle | None = None
         self._awaited: Any = None  # the part of a request that the deadline is for
         self._await(h11.IDLE)
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():  # it has had its answer
+            return
         if self._too_many:
             self.transport.write(self.app_state["turn_away"](True))
             self.transport.close()

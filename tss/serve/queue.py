@@ -208,15 +208,15 @@ class Queue:
     def _finish(self, jobs: Sequence[Job], answers: Sequence[Any]) -> None:
         if not jobs:
             return
+        with self._change:  # first: whoever has an answer may ask again at once
+            self._count -= len(jobs)
+            self._shut = False
         for job, answer in zip(jobs, answers, strict=True):
             if job.answer.set_running_or_notify_cancel():
                 if isinstance(answer, Refusal):
                     job.answer.set_exception(answer)
                 else:
                     job.answer.set_result(answer)
-        with self._change:
-            self._count -= len(jobs)
-            self._shut = False
 
 
 def _as_refusal(problem: Exception, job: Job) -> Refusal:
