@@ -19,12 +19,13 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from bart_large import make_backbone
+from ratio import Figure
 from torch import Tensor
 
 from tss import Learner, randomness
@@ -37,17 +38,6 @@ from tss.tasks.lesson import Lesson
 from tss.tasks.task import Lengths
 
 ROWS, LABELS, SWITCHES = 32, 3, 500
-
-
-@dataclass(frozen=True)
-class Figure:
-    what: str
-    ours: float
-    peer: float
-    unit: str
-    ratio: float
-    goal: str
-    reached: bool | None  # None: printed beside the goals, not one of them
 
 
 def plant(learner: Learner, count: int) -> list[str]:
