@@ -2,6 +2,7 @@
 
     python benchmarks/tune.py CONFIGS.json --data DATA --out RUNS --jobs 8 --device cuda
     python benchmarks/tune.py CONFIGS.json --out RUNS --summary results/raw/tuning.jsonl
+    python benchmarks/tune.py --lines results/raw/tuning.jsonl        # the table again, from the lines kept
 
 CONFIGS.json: {"orders": [3, 4], "tasks": 16, "options": {...}, "configurations": [{"label", "method", "options"}]}.
 What is done is skipped. Only dev scores are looked at (tests are cut to 8 examples). For generation the dev score is
@@ -105,14 +106,20 @@ def summary(found: list[dict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("configs", type=Path)
+    parser.add_argument("configs", type=Path, nargs="?")
+    parser.add_argument("--lines", type=Path, help="print the table of these lines and run nothing")
     parser.add_argument("--data")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--backbone", default="bart-mini")
     parser.add_argument("--device")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--summary", type=Path, help="write the dev scores as JSON lines here")
     args = parser.parse_args()
+    if args.lines:
+        print(summary([json.loads(line) for line in args.lines.read_text().splitlines()]))
+        return
+    if not (args.configs and args.out):
+        parser.error("give CONFIGS.json and --out, or --lines")
     plan = json.loads(args.configs.read_text())
     if args.data:
         run(plan, args)
