@@ -73,9 +73,10 @@ def written(lines: list[Line], notes: str, picture: bool) -> str:
         "# Performance\n\nWritten by `python benchmarks/performance_report.py` from what `make bench` and "
         "`make bench-gpu` leave. Each\nfigure is a ratio of two numbers of one run, taken in turns, medians; times "
         "on a CPU are processor time on one\nthread. `<=`: ours / peer; `>=`: how many times ours is better. "
-        f"{sum(goals)} of {len(goals)} figures meet\ntheir number. The goals are for BART-large on a GPU with every peer eager "
-        "and compiled: a figure of a CPU, of a smaller\nmodel or with the peer eager only does not settle one, and some "
-        "settings were changed after a first run had missed (see\nthe notes at the end).\n"
+        f"{sum(goals)} of {len(goals)} figures meet\ntheir number. "
+        "The goals are for BART-large on a GPU with every peer eager and compiled: a figure of a CPU, of a smaller\n"
+        "model or with the peer eager only does not settle one, and some settings were changed after a first run had "
+        "missed (see\nthe notes at the end).\n"
     )
     last = ""
     for line in lines:

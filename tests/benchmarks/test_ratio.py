@@ -55,7 +55,7 @@ def test_a_run_leaves_a_line_and_a_page(tmp_path: Path, monkeypatch: pytest.Monk
     found = lines_of(lines)
     assert [line["benchmark"] for line in found] == ["many_tasks_in_a_batch", "growth"]  # the last run of each counts
     page = written(found, "notes", picture=False)
-    assert "**missed**" in page and "2 of 3 goals" in page and "/home" not in page
+    assert "**missed**" in page and "2 of 3 figures meet" in page and "/home" not in page
 
 
 def test_bits_of_a_simulated_chain_follow_the_flips(tmp_path: Path):
