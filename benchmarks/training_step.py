@@ -3,9 +3,10 @@
     python benchmarks/training_step.py                                         # bart-nano on the CPU, float32
     python benchmarks/training_step.py --device cuda --shape bart-large        # random weights, bfloat16, 32 x 128
 
-Ours is the training loop's own step: gates, straight-through gradient, guard, soft mask, AdamW. Peers are plain PyTorch
-on the same backbone and head: eager, compiled and, on a GPU, the whole step recorded as one CUDA graph; the fastest
-counts. `--peer-python` names an interpreter with the package `adapters`, whose step is then timed in its own process.
+Ours is the training loop's own step: gates, straight-through gradient, guard, soft mask, AdamW, without and with the
+option `compile`. Peers are plain PyTorch on the same backbone and head: eager, compiled and, on a GPU, the whole step
+of either recorded as one CUDA graph; the fastest counts. `--peer-python` names an interpreter with the package
+`adapters`, whose step is then timed in its own process.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from bart_large import make_backbone
 from ratio import Figure, alternate, arguments, faster, finish, one_thread, smaller, versions, where
@@ -27,6 +30,7 @@ from torch import Tensor, nn
 from tss import Learner, randomness
 from tss.backbones.backbone import Pass
 from tss.learning.loop import Training
+from tss.learning.recorded import VARIANTS
 from tss.learning.schedule import LearningConfig
 from tss.tasks.batches import Row
 from tss.tasks.kind import ReadingConfig, kind_of
@@ -47,13 +51,15 @@ def made_lesson(learner: Learner, rows: int, length: int) -> Lesson:
     return lesson
 
 
-def our_step(learner: Learner, lesson: Lesson, rows: int) -> Callable[[], Any]:
+def our_step(learner: Learner, lesson: Lesson, rows: int, compiled: bool = False) -> Callable[[], Any]:
     """The loop's step on one batch, in the middle of a sequence: the soft mask is there."""
     method: Any = learner.method
     method.importance = torch.full((method.bank.size,), 0.5, device=method.device)
     method.latest = None
     method.begin(lesson, None)
-    config = LearningConfig(batch_size=rows, max_steps=10**6, precision=learner.config.learning.precision)
+    config = LearningConfig(
+        batch_size=rows, max_steps=10**6, precision=learner.config.learning.precision, compile=compiled
+    )
     training = Training([lesson], method, config, None, None)
     _, batch = next(training._stream(0))
     return lambda: training._step(lesson, batch)
@@ -81,31 +87,37 @@ class Peer:
 
     def ways(self, compiled: bool) -> dict[str, Callable[[], Any]]:
         """Eager, compiled and recorded, each warmed up; those that fail are left out with a word."""
-        found: dict[str, Callable[[], Any]] = {"eager": self.step}
+        quick = torch.compile(self.loss)
+        makers: dict[str, Callable[[], Callable[[], Any]]] = {"eager": lambda: self.step}
         if compiled:
-            quick = torch.compile(self.loss)
-            found["compiled"] = lambda: self.step(quick)
+            makers["compiled"] = lambda: lambda: self.step(quick)
         if self.device == "cuda":
-            found["graph"] = self._graph()
-        for name in list(found):
+            makers["graph"] = lambda: self._graph(self.loss)
+        if self.device == "cuda" and compiled:
+            makers["compiled graph"] = lambda: self._graph(quick)
+        found: dict[str, Callable[[], Any]] = {}
+        for name, make in makers.items():
+            begin = time.perf_counter()
             try:
+                call = make()
                 for _ in range(3):
-                    found[name]()
+                    call()
+                found[name] = call
             except Exception as problem:  # whatever a compiler meets, the eager peer is still there
-                print(f"  a peer does not run {name}: {type(problem).__name__}: {str(problem)[:200]}")
-                del found[name]
+                print(f"  a peer does not run {name}: {type(problem).__name__}: {str(problem)[:200]}", flush=True)
+            print(f"  a peer {name}: ready in {time.perf_counter() - begin:.0f} s", flush=True)
         return found
 
-    def _graph(self) -> Callable[[], Any]:
+    def _graph(self, loss: Callable[[], Tensor]) -> Callable[[], Any]:
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             for _ in range(3):
-                self.step()
+                self.step(loss)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         self.optimiser.zero_grad(set_to_none=True)
         with torch.cuda.graph(graph):
-            self.loss().backward()
+            loss().backward()
             self.optimiser.step()
         return graph.replay
 
@@ -133,12 +145,13 @@ def full_tuning(learner: Learner, lesson: Lesson, rows: int) -> Peer:
     return Peer(lesson, kept, lambda: Pass(), rows)
 
 
-def packaged(python: str, length: int, rows: int, config: dict[str, Any]) -> float:
-    """Milliseconds of a step of the package `adapters` (seq_bn, r=64), eager, in its own interpreter, on one thread."""
+def packaged(python: str, length: int, rows: int, config: dict[str, Any], device: str) -> tuple[float, str]:
+    """Milliseconds of a step of the package `adapters` (seq_bn, r=64) in its own interpreter, and how."""
     script = Path(__file__).with_name("adapters_peer.py")
-    given = json.dumps({"rows": rows, "length": length, "config": config})
+    given = json.dumps({"rows": rows, "length": length, "config": config, "device": device})
     found = subprocess.run([python, script, "step", given], capture_output=True, text=True, check=True)
-    return json.loads(found.stdout.splitlines()[-1])["ms"]
+    told = json.loads(found.stdout.splitlines()[-1])
+    return told["ms"], f"in its own process: {told['ways']}; {told['versions']}"
 
 
 def best(times: dict[str, float], peer: str) -> tuple[float, str]:
@@ -151,7 +164,7 @@ def compare(learner: Learner, args: Any) -> list[Figure]:
     rows, length = args.rows, args.length
     learner.backbone.model.train()
     lesson = made_lesson(learner, rows, length)
-    ours = our_step(learner, lesson, rows)
+    ours, own = _quicker(lambda compiled: our_step(learner, lesson, rows, compiled), args)
     times: dict[str, float] = {}
     for name, made in (("adapters", direct_adapters(learner, lesson, rows, False)),
                        ("biased", direct_adapters(learner, lesson, rows, True))):  # fmt: skip
@@ -166,6 +179,7 @@ def compare(learner: Learner, args: Any) -> list[Figure]:
     direct, how = best(times, "adapters:")
     biased, also = best(times, "biased:")
     full, way = best(times, "full:")
+    how, also, way = (f"ours {own}; {told}" for told in (how, also, way))
     figures = [
         smaller("step against the same adapters trained directly", times["adapters-ours"], direct, "ms", 1.05, how),
         faster("step against full fine-tuning", times["full-ours"], full, "ms", 1.4, way),
@@ -174,10 +188,22 @@ def compare(learner: Learner, args: Any) -> list[Figure]:
                1.15 if args.device == "cuda" else None, "plain PyTorch"),
     ]  # fmt: skip
     if args.peer_python:
-        theirs = packaged(args.peer_python, length, rows, learner.backbone.model.config.to_dict())
+        theirs, told = packaged(args.peer_python, length, rows, learner.backbone.model.config.to_dict(), args.device)
         figures.append(faster("step against the package adapters (seq_bn)", times["biased-ours"], theirs, "ms", 1.15,
-                              "eager, in its own process"))  # fmt: skip
+                              told))  # fmt: skip
     return figures
+
+
+def _quicker(make: Callable[[bool], Callable], args: Any) -> tuple[Callable, str]:
+    """Our own step as the loop makes it, or with `compile`, whichever is quicker here: users may choose, too."""
+    call, times = make(False), {}
+    times["plain"] = alternate({"": call}, args.device, args.repeats, warm=3)[""]
+    if args.compile:  # a new training takes the method from the one before, so one after the other
+        call = make(True)
+        times["compiled"] = alternate({"": call}, args.device, args.repeats, warm=3)[""]
+        if times["plain"] < times["compiled"]:
+            call = make(False)
+    return call, ", ".join(f"{one} {value:.2f} ms" for one, value in times.items())
 
 
 def _against_full(ours: Callable, ways: dict[str, Callable], learner: Learner, args: Any) -> dict[str, float]:
@@ -204,6 +230,8 @@ def main() -> int:
     args.length = args.length or (128 if args.device == "cuda" else 64)
     if args.device == "cpu":
         one_thread()
+    if args.compile:
+        torch._dynamo.config.recompile_limit = VARIANTS  # for the peers as for ours
     with tempfile.TemporaryDirectory() as folder:
         backbone = {"nano": "bart-nano", "mini": "bart-mini"}.get(args.shape, str(Path(folder, "random")))
         if args.shape in ("bart-large", "toy"):

@@ -28,7 +28,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, str]:
     ("goal", "least"),
     [
         ("R1", {"comparisons": 15}),
-        ("R4", {"mutated": 200, "attacks": 43}),
+        ("R4", {"mutated": 200, "attacks": 50}),
         ("R5", {"cases": 150, "api": 150, "command line": 100, "http": 60}),
         ("R6", {"names": 200, "kept and read back": 50}),
         ("R7", {"acknowledged": 4, "rounds of reading": 4}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import socket
 from collections.abc import Callable
@@ -10,6 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from torture.attacks import SECRET, attack, index_of, put_index
+
+# The encodings `json.loads` guesses from the first bytes of a file: bytes of a character, lowest first, and mark.
+ENCODINGS = {
+    "utf-8-sig": (1, True, codecs.BOM_UTF8),
+    "utf-16": (2, True, codecs.BOM_UTF16_LE),
+    "utf-16-le": (2, True, b""),
+    "utf-16-be": (2, False, b""),
+    "utf-32": (4, True, codecs.BOM_UTF32_LE),
+    "utf-32-le": (4, True, b""),
+    "utf-32-be": (4, False, b""),
+}
 
 
 def _link(root: Path, make: Callable[[Path], None]) -> str:
@@ -154,3 +166,21 @@ def index_of_400_megabytes(root: Path) -> str:
     with open(root / "index.json", "r+b") as file:
         file.truncate(400 << 20)
     return "open"
+
+
+def _index_in(encoding: str) -> None:
+    width, lowest_first, mark = ENCODINGS[encoding]
+
+    def spoil(root: Path) -> str:
+        file = root / "index.json"
+        blank = bytes(width - 1)
+        letters = [bytes([one]) for one in file.read_bytes()]  # by hand: the reader is the first to need the codec
+        file.write_bytes(mark + b"".join(one + blank if lowest_first else blank + one for one in letters))
+        return "open"
+
+    spoil.__name__ = f"index_in_{encoding}"
+    attack(spoil)
+
+
+for _encoding in ENCODINGS:
+    _index_in(_encoding)

@@ -6,6 +6,7 @@ imports of pickle, processes started and files opened by a full path outside the
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import random
@@ -20,8 +21,8 @@ from typing import Any
 
 from store_samples import assert_same, family
 
-import torture.attacks_on_index  # noqa: F401  (adds its attacks)
 from torture.attacks import ATTACKS, CANARY
+from torture.attacks_on_index import ENCODINGS
 from torture.form import Asked, Told, in_child
 from tss.errors import StoreError
 from tss.store import Store, portable
@@ -32,12 +33,18 @@ FORBIDDEN = ("pickle.find_class", "os.system", "subprocess.Popen", "os.exec", "o
 
 
 def _guard(root: Path) -> list[str]:
-    """From now on in this process: what it did that reading a store must not do."""
+    """From now on in this process: what it did that reading a store must not do.
+
+    No code is let through for where it says it comes from, so what Python itself imports on the way is imported before.
+    """
+    for encoding in ENCODINGS:
+        codecs.lookup(encoding)  # json imports its codec when a file's first bytes look like that encoding
     seen: list[str] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in FORBIDDEN:
-            seen.append(event)
+            what = [getattr(one, "co_filename", one) for one in arguments]
+            seen.append(f"{event} {what!r:.200}")
         elif event == "open" and isinstance(arguments[0], str) and os.path.isabs(arguments[0]):
             path = arguments[0]
             if not path.startswith((str(root.parent), sys.prefix, sys.base_prefix, "/proc/", "/usr", "/dev/shm/torch")):

@@ -44,16 +44,23 @@ def answers(
     return scores, columns(made, predicted, gold)
 
 
-def write_runs(folder: Path, sequences: list[str], orders: list[int], methods: list[str]) -> Path:
-    """A finished grid of these methods."""
+def write_runs(
+    folder: Path,
+    sequences: list[str],
+    orders: list[int],
+    methods: list[str],
+    right: dict[str, float] | None = None,
+    options: dict[str, Any] | None = None,
+) -> Path:
+    """A finished grid of these methods. right: how often a method's answers are right when a task was just learnt."""
     plan = make_plan(sequences, orders, methods, [0])
     folder.mkdir(parents=True)
     asked = {f"{one.sequence}/{one.order}": list(one.tasks) for one in plan.asked}
-    settings = {"backbone": "made-up", "preset": "recommended", "options": {}, "limit_test": 0, "first": 0}
+    settings = {"backbone": "made-up", "preset": "recommended", "options": options or {}, "limit_test": 0, "first": 0}
     grid = {"settings": settings, "asked": asked, "methods": methods, "seeds": [0]}
     (folder / "grid.json").write_text(json.dumps(grid))
     for cell in plan.cells:
-        lines = [_header(cell), *_lines(cell)]
+        lines = [_header(cell), *_lines(cell, (right or {}).get(cell.method, 0.8))]
         (folder / f"{cell.key}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
@@ -71,12 +78,12 @@ def _header(cell: Cell) -> dict[str, Any]:
     return {"cell": cell.key, **about, "backbone": "made-up", "tasks": tasks, "environment": {"torch": "none"}}
 
 
-def _lines(cell: Cell) -> list[dict[str, Any]]:
+def _lines(cell: Cell, right: float) -> list[dict[str, Any]]:
     forgets = method_class(cell.method).forgets
     chance = random.Random(cell.key)
     lines: list[dict[str, Any]] = []
     for k, task in enumerate(cell.tasks):
-        scores, found = answers(task, chance, 0.8)
+        scores, found = answers(task, chance, right)
         last = k + 1 == len(cell.tasks)
         line = {"task": task, "scores": scores, "examples": found, "bytes": 1, "gate_bytes": 1, "head_bytes": 1}
         line |= {"facts": {"seconds": 1.0, "steps": 1}, "curve": [], "file": str(k), "frozen": "", "spot": []}

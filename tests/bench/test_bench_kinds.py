@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,10 @@ from tss.tasks.task import Task
 
 
 def test_tagging_is_left_out_of_what_lamol_learns(tmp_path: Path):
-    plan = make_plan([str(write_tasks(tmp_path))], [0], ["lamol", "tss"], [0])
+    listing = write_tasks(tmp_path)
+    with (tmp_path / "tagging" / "test.jsonl").open("a") as file:  # longer than any limit: its end is not tagged
+        file.write(json.dumps({"tokens": ["Anna"] * 200, "tags": ["O"] * 199 + ["B-X"]}) + "\n")
+    plan = make_plan([str(listing)], [0], ["lamol", "tss"], [0])
     finished = run_grid(plan, small_grid(tmp_path / "runs"))
     assert finished.failed == {} and len(finished.done) == 2
     runs = read_runs(tmp_path / "runs")
@@ -25,6 +29,7 @@ def test_tagging_is_left_out_of_what_lamol_learns(tmp_path: Path):
     assert found["lamol"].tasks == ["own/pair", "own/generation"] and found["lamol"].label == "LAMOL (port)"
     assert len(found["tss"].tasks) == 3
     assert len(tables(runs)) > 5
+    assert found["tss"].examples[1]["fn"][-1] == 1
     (document,) = documents(runs, "mixed")
     assert list(document["methods"]) == ["tss"] and len(document["tasks"]) == 3
 

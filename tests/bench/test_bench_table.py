@@ -15,8 +15,9 @@ from made_up_runs import answers, write_runs
 from typer.testing import CliRunner
 
 from tss.bench.collect import read_runs, results
-from tss.bench.examples import Sums, paired_interval
+from tss.bench.examples import Sums, interval, resampled
 from tss.bench.formats import FORMATS, Table
+from tss.bench.measured import Measured
 from tss.bench.pack import pack
 from tss.bench.table import tables
 from tss.cli import app
@@ -184,13 +185,23 @@ def test_a_sample_is_scored_like_the_examples_it_holds():
 
 
 def test_paired_intervals():
-    right, half = ([answers("asc/laptop", random.Random(seed), share)[1]] for seed, share in ((0, 1.0), (1, 0.2)))
-    better = paired_interval([right], [half])
+    right, half = (answers("asc/laptop", random.Random(seed), share)[1] for seed, share in ((0, 1.0), (1, 0.2)))
+    better = interval(resampled("t", right) - resampled("t", half))
     assert better.low > 0 and not better.is_noise and better.low <= better.difference <= better.high
-    same = paired_interval([half, right], [half, right])
+    same = interval(resampled("t", half) - resampled("t", half))
     assert (same.difference, same.low, same.high) == (0.0, 0.0, 0.0) and same.is_noise
+    assert interval(resampled("t", half) - resampled("u", half)).low < 0  # other draws
+
+
+def test_an_interval_needs_the_same_examples(tmp_path: Path):
+    runs = read_runs(write_runs(tmp_path / "runs", ["ner"], [0], ["tss", "supsup"]))
+    sides = ("homogeneous", "tss"), ("homogeneous", "supsup")
+    found = Measured(runs).interval(*sides, ["ner"])
+    assert found and found.low <= found.difference <= found.high
+    for column in runs.runs[0].lines[0]["examples"].values():
+        column.pop()
     with pytest.raises(TssError, match="different examples"):
-        paired_interval([[{"tp": [1], "fp": [0], "fn": [0]}]], [[{"tp": [1, 1], "fp": [0, 0], "fn": [0, 0]}]])
+        Measured(runs).interval(*sides, ["ner"])
 
 
 def test_costs_stand_beside_the_papers(found: list[Table]):

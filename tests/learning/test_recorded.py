@@ -24,6 +24,23 @@ def test_without_a_gpu_functions_are_called_as_they_are():
     assert len(calls) == 3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["classification", "generation"])
+def test_a_compiled_training_is_the_plain_one_but_for_rounding(kind):
+    found = []
+    for compiled in (False, True):
+        lesson = small_lesson(kind, count=24, backbone=tiny_loaded("bart"))
+        for module in lesson.backbone.model.modules():  # a compiler draws what is dropped in its own order
+            for key in ("dropout", "attention_dropout", "activation_dropout"):
+                if isinstance(getattr(module, key, None), float):
+                    setattr(module, key, 0.0)
+        method = small_method(lesson, "tss")
+        config = LearningConfig(max_steps=6, eval_steps=3, batch_size=8, compile=compiled)
+        method.begin(lesson, None)
+        found.append([entry[1] for entry in train([lesson], method, config).curve])
+    assert len(found[0]) == 2 and found[1] == pytest.approx(found[0], rel=1e-4)
+
+
 @pytest.mark.gpu
 @needs_gpu
 def test_replays_follow_inputs_and_parameters():

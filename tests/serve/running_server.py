@@ -27,6 +27,7 @@ class Running:
     ):
         self.app = make_app(Tasks(store, "cpu"), Limits(**limits), token)
         self.state = self.app.state.server
+        self.state.queue.warming = 0.0  # tests wait for no warm-up
         self._socket = bind("127.0.0.1", 0)
         self.port = self._socket.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"

@@ -194,7 +194,7 @@ def test_names_and_labels_with_markup_or_line_ends_break_no_answer(own_store: Pa
 
 
 def test_a_closed_connection_listens_a_moment_longer():
-    from tss.serve.connection import LINGER, Lingering
+    from tss.serve.connection import LINGER, WHOLE, Lingering
 
     transport, loop = Mock(), Mock()
     transport.can_write_eof.return_value, transport.is_closing.return_value = True, False
@@ -203,5 +203,12 @@ def test_a_closed_connection_listens_a_moment_longer():
     lingering.close()
     transport.write_eof.assert_called_once_with()
     transport.close.assert_not_called()  # closing now would reset the connection while the client still sends
-    loop.call_later.assert_called_once_with(LINGER, transport.close)
-    assert lingering.is_closing()
+    (seconds, let_go), _ = loop.call_later.call_args
+    assert seconds == LINGER and loop.call_later.call_count == 1 and lingering.is_closing()
+    transport.get_write_buffer_size.return_value = 0
+    let_go()
+    transport.close.assert_called_once_with()
+    assert loop.call_later.call_count == 1
+    transport.get_write_buffer_size.return_value = 9  # the client has not read all, and may never do
+    let_go()
+    loop.call_later.assert_called_with(WHOLE, transport.abort)

@@ -82,6 +82,12 @@ def test_mistakes_are_told(page):
     page.get_by_role("button", name="Ask", exact=True).click()
     page.locator("#answers .bad").wait_for()
     assert page.locator("#answers b").count() == 1
+    page.get_by_label("Second field").fill("the day")  # for the one that takes it; the others answer without
+    page.get_by_role("checkbox", name="people").check()
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.locator("#answers li").nth(2).wait_for()
+    assert page.locator("#answers b").count() == 2 and page.locator("#answers .bad").count() == 0
+    assert "the day" not in page.locator("#answers .tagged").inner_text()
 
 
 @pytest.mark.parametrize("page", ["narrow"], indirect=True)

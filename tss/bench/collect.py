@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tss.bench.compact import FORM, expanded, square
 from tss.bench.examples import Columns
 from tss.bench.plan import runs_as
 from tss.bench.sequence import Line, entry_of, proof
@@ -78,15 +79,17 @@ def read_runs(path: Path | str) -> Runs:
     opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
     try:
         with opener(path, "rt", encoding="utf-8") as packed:
-            first, rest = packed.readline(), packed.read()
-        return Runs(json.loads(first)["grid"], _parse(rest))
+            first, rest = json.loads(packed.readline()), packed.read()
+        if first.get("form", 1) > FORM:
+            raise TssError(f"{path} was packed by a later release; this one reads forms up to {FORM}")
+        return Runs(first["grid"], _parse(rest, compact=first.get("form", 1) == FORM))
     except (OSError, EOFError, ValueError, KeyError, lzma.LZMAError) as problem:
         raise TssError(f"{path} is neither a folder of runs nor a packed one: {problem}") from problem
 
 
-def _parse(text: str) -> list[Run]:
+def _parse(text: str, compact: bool = False) -> list[Run]:
     runs: list[Run] = []
-    for one in text.splitlines():
+    for one in text.split("\n"):
         try:
             line = json.loads(one)
         except ValueError:
@@ -94,9 +97,9 @@ def _parse(text: str) -> list[Run]:
         if "cell" in line:
             runs.append(Run(line))
         elif "task" in line and runs:
-            runs[-1].lines.append(line)
+            runs[-1].lines.append(expanded(line, runs[-1].lines) if compact else line)
         elif "overlap" in line and runs:
-            runs[-1].overlap = line["overlap"]
+            runs[-1].overlap = square(line["overlap"]) if compact else line["overlap"]
     return runs
 
 
@@ -232,3 +235,10 @@ def documents(runs: Runs, sequence: str) -> list[dict[str, Any]]:
 def sequences(runs: Runs) -> list[str]:
     """The sequences that were asked for."""
     return list(dict.fromkeys(asked.rpartition("/")[0] for asked in runs.grid["asked"]))
+
+
+def of_orders(runs: Runs, orders: Sequence[int]) -> Runs:
+    """The part of a grid that these orders need: their runs, and what all orders share."""
+    asked = {key: tasks for key, tasks in runs.grid["asked"].items() if int(key.rpartition("/")[2]) in orders}
+    kept = [run for run in runs.runs if not run.header["sequence"] or run.header["order"] in orders]
+    return Runs({**runs.grid, "asked": asked}, kept)

@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tss.bench.collect import Result, Runs, Scores, results
-from tss.bench.examples import Columns, paired_interval
+from tss.bench.examples import Columns, interval, resampled
 from tss.bench.published import FAMILIES, MAIN_METRIC
+from tss.errors import TssError
 from tss.report.measures import Interval, Score, deviation, difference, forgetting_rate_per_family, mean, mean_per
 
 # a number of one family in one result; family "" stands for all tasks
 Measure = Callable[[Result, str], Score]
 Run = tuple[int, int]  # order and seed
+Side = tuple[str, str]  # setting and method
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,13 @@ class Over:
 class Measured:
     """All results of a grid. `setting`: heterogeneous, homogeneous, or a sequence of one's own."""
 
-    def __init__(self, runs: Runs):
+    def __init__(self, runs: Runs, like: Measured | None = None):
+        """like: one of the same grid, with other orders; what it drew for its intervals is used again."""
         self.runs = runs
         self.results = results(runs)
         self.cut = bool(runs.grid["settings"]["first"])
+        self._draws: dict[tuple, np.ndarray] = like._draws if like else {}
+        self._counts: dict[str, int] = {}
         self._alone: dict[tuple[str, int, str], float] = {}
         for one in self.results:
             for task, scores in zip(one.tasks, one.diagonal, strict=True):
@@ -72,8 +79,7 @@ class Measured:
         return self._over(setting, method, [sum(one[run] for one in each) / len(each) for run in sorted(whole)])
 
     def _over(self, setting: str, method: str, values: list[float]) -> Over:
-        shared = any(one.shared for one in self.of(setting, method)) and not self.cut
-        return Over(tuple(values), shared)
+        return Over(tuple(values), self.any_order((setting, method)))
 
     def alone(self, reference: str, at_the_end: bool = False) -> Measure:
         """A task's score when it was learnt (or at the end), minus that of `reference`, which learns it alone."""
@@ -91,25 +97,51 @@ class Measured:
 
         return gained
 
-    def interval(self, setting: str, family: str, ours: str, theirs: str) -> Interval | None:
-        """Paired bootstrap over test examples of ours minus theirs; orders are averaged. None: not all was run."""
-        left, right = (self._tested(setting, family, method) for method in (ours, theirs))
-        if not left or set(left) != set(right):
-            return None
-        return paired_interval([left[task] for task in left], [right[task] for task in left])
+    def interval(self, left: Side, right: Side, families: Sequence[str]) -> Interval | None:
+        """Paired bootstrap over test examples: mean of the families, left minus right. None: not all was run.
 
-    def _tested(self, setting: str, family: str, method: str) -> dict[str, list[Columns]]:
-        """Columns of every finished order by task of the family; of a method that is the same in all, of one."""
-        out: dict[str, list[Columns]] = {}
+        Orders are averaged, where both sides depend on them (in one setting) those that both have. Raises TssError if
+        the sides were tested on different examples.
+        """
+        total = np.zeros(())
+        for family in families:
+            one, other = (self._tested(side, family) for side in (left, right))
+            if left[0] == right[0] and not (self.any_order(left) or self.any_order(right)):
+                one, other = ({key: side[key] for key in side if key in one and key in other} for side in (one, other))
+            if {task for _, task in one} != {task for _, task in other} or not one:
+                return None
+            total = total + (self._resampled(left, family, one) - self._resampled(right, family, other)) / len(families)
+        return interval(total)
+
+    def any_order(self, side: Side) -> bool:
+        """Whether the method is the same in every order."""
+        return any(one.shared for one in self.of(*side)) and not self.cut
+
+    def _tested(self, side: Side, family: str) -> dict[tuple[Run, str], Columns]:
+        """Columns by run and task of every finished order; of a method that is the same in all, of one."""
+        out: dict[tuple[Run, str], Columns] = {}
         seen = set()
-        for one in self.of(setting, method, family):
+        for one in self.of(*side, family):
             if _final_main(one, family) is None or (one.shared and not self.cut and one.seed in seen):
                 continue
             seen.add(one.seed)
             for task, columns, group in zip(one.tasks, one.examples, one.families, strict=True):
                 if group == family and columns:
-                    out.setdefault(task, []).append(columns)
+                    out[(one.order, one.seed), task] = columns
         return out
+
+    def _resampled(self, side: Side, family: str, found: dict[tuple[Run, str], Columns]) -> np.ndarray:
+        """Mean over runs, then over the family's tasks: [1 + ROUNDS]."""
+        by_task: dict[str, list[np.ndarray]] = {}
+        for (run, task), columns in found.items():
+            key = (*side, family, run, task)
+            if key not in self._draws:
+                self._draws[key] = resampled(task, columns)
+            by_task.setdefault(task, []).append(self._draws[key])
+            self._counts.setdefault(task, len(next(reversed(columns.values()))))
+            if self._counts[task] != len(next(reversed(columns.values()))):
+                raise TssError(f"{task} was tested on different examples; a paired interval needs the same ones")
+        return np.mean([np.mean(draws, axis=0) for draws in by_task.values()], axis=0)
 
 
 def main(scores: Scores) -> float:

@@ -17,9 +17,12 @@ REFERENCES = {"one": "ONE", "one-adapter": "ONE (Adapter)"}
 PAIRS = (("tss", "supsup"), ("tss", "one-adapter"))
 
 
-def tables(runs: Runs) -> list[Table]:
-    """Every table of the paper, then those of one's own sequences; what was not run is shown as –."""
-    measured = Measured(runs)
+def tables(runs: Runs, measured: Measured | None = None) -> list[Table]:
+    """Every table of the paper, then those of one's own sequences; what was not run is shown as –.
+
+    measured: the numbers of these runs, if they are at hand.
+    """
+    measured = measured or Measured(runs)
     out = []
     for setting in SETTINGS:
         out += [
@@ -143,7 +146,7 @@ def _intervals(measured: Measured) -> Table:
         for ours, theirs in PAIRS:
             cells = []
             for family in FAMILIES:
-                found = measured.interval(setting, family, ours, theirs)
+                found = measured.interval((setting, ours), (setting, theirs), [family])
                 cells.append(_shown(found))
             rows.append((setting, f"{SYSTEMS[ours]} − {SYSTEMS[theirs]}", *cells))
     notes = (

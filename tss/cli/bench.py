@@ -111,6 +111,30 @@ def table(
     typer.echo(FORMATS[form.value](tables(read_runs(runs))), nl=False)
 
 
+def claims(
+    runs: Runs,
+    orders: Annotated[str, typer.Option(help="Only these, such as 0-2.", show_default="all")] = "",
+    form: Annotated[Format, typer.Option("--format", help="How to print the tables.")] = Format.markdown,
+) -> None:
+    """Check the paper's claims, and the goals of TSS+, one by one.
+
+    \b
+    Examples:
+      tss bench claims runs
+      tss bench claims results/raw/grid.jsonl.xz --orders 0-2
+    """
+    from tss.bench.claims import claim_tables
+    from tss.bench.collect import of_orders, read_runs
+    from tss.bench.formats import FORMATS
+    from tss.bench.measured import Measured
+
+    found = read_runs(runs)
+    if orders:
+        found = of_orders(found, _numbers("--orders", orders))
+    shown = f"orders {orders}" if orders else ""
+    typer.echo(FORMATS[form.value](claim_tables(Measured(found), shown)), nl=False)
+
+
 def pack(
     runs: Runs,
     out: Annotated[Path, typer.Option(help="The file to write, .jsonl.xz or .jsonl.gz.", show_default=False)],

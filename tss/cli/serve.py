@@ -23,8 +23,8 @@ def serve(
     latency_ms: Annotated[
         float | None,
         typer.Option(
-            help="How long an accepted input may take; what would take longer is refused. By default twice what the "
-            "slowest inputs take on an idle server.",
+            help="How long an accepted input may take; what would take longer is refused. By default 1.75 "
+            "times what the slowest inputs take alone.",
             show_default=False,
         ),
     ] = None,
@@ -34,6 +34,9 @@ def serve(
     items: Annotated[int, typer.Option(help="Inputs of a request, at most.")] = 256,
     characters: Annotated[int, typer.Option(help="Characters of an input, at most.")] = 20_000,
     seconds: Annotated[float, typer.Option(help="Time for a request, at most.")] = 30,
+    log_level: Annotated[
+        str, typer.Option(help="What goes to stderr: error, warning, info (a line for each request) or debug.")
+    ] = "error",
     device: options.Device = None,
 ) -> None:
     """Answer over HTTP, with a page at /.
@@ -64,4 +67,4 @@ def serve(
     def started(address: str) -> None:
         show.note(f"serving {store} at {address} (Ctrl-C stops it)")
 
-    run(store, host, port, token, device, limits, started)
+    run(store, host, port, token, device, limits, started, log_level)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tss.errors import TrainingError
 from tss.learning.optimisers import build
 from tss.learning.parallel import ALONE, Ranks
-from tss.learning.recorded import Recorder
+from tss.learning.recorded import Recorder, compiled
 from tss.learning.resume import Checkpoints, capture, restore
 from tss.learning.schedule import LearningConfig
 from tss.learning.update import Update
@@ -92,6 +92,7 @@ class Training:
         groups = [*method.groups(), Group(heads, config.head_lr)]
         self.parameters: list[nn.Parameter] = [p for group in groups for p in group.parameters]
         self.optimisers = build(groups, config)
+        self.loss = compiled(method) if config.compile else method.loss
         self.recorder = Recorder(self.device.type == "cuda" and config.record)
         self.passed = torch.zeros((), device=self.device)
         self.update = Update(self.parameters, self.optimisers, method, config.clip, self.recorder)
@@ -220,7 +221,7 @@ class Training:
         """Add the gradients of a batch that counts `share`; its loss."""
 
         def derive(ids: Tensor, mask: Tensor, target: Tensor) -> tuple[Tensor | None, ...]:
-            loss = self.method.loss(lesson, replace(batch, ids=ids, mask=mask, target=target)) * share
+            loss = self.loss(lesson, replace(batch, ids=ids, mask=mask, target=target)) * share
             return loss.detach(), *torch.autograd.grad(loss, self.parameters, allow_unused=True)
 
         inputs = batch.ids, batch.mask, batch.target

@@ -21,10 +21,11 @@ import tss
 from tss.errors import TssError
 from tss.serve import asked, schema
 from tss.serve.guard import Guard, drain, plain
+from tss.serve.job import Job
 from tss.serve.limits import Limits, Refusal
 from tss.serve.metrics import Metrics
 from tss.serve.overlap import Overlaps
-from tss.serve.queue import Job, Queue
+from tss.serve.queue import Queue
 from tss.serve.tasks import Tasks
 
 PAGE = Path(__file__).with_name("page")

@@ -1,14 +1,18 @@
-"""One client's connection: closed if a request does not come to its end, and turned away cheaply when all is full.
+"""One client's connection: closed if a request or its answer does not come to its end, and turned away cheaply when all
+is full.
 
-A half-open connection must not keep a place for ever, whichever request of the connection it is and however slowly the
-bytes drip. And refusing must cost next to nothing, or refusing alone would keep the model from answering.
+A half-open connection must not keep a place for ever, whichever request of the connection it is, however slowly the
+bytes drip, and whether or not the client reads what it asked for. And refusing must cost next to nothing, or refusing
+alone would keep the model from answering.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import re
+import socket
 from typing import Any
 
 import h11
@@ -16,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LINGER = 1.0  # seconds that a closed connection still takes in what is thrown away
 SILENCE = 15.0  # seconds to the end of a request's headers
-WHOLE = 60.0  # seconds to the end of its body, unless the server says otherwise
+WHOLE = 60.0  # seconds to the end of its body, or for a client to read on, unless the server says otherwise
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORECASE)
 
 
@@ -26,8 +30,8 @@ class Lingering:
     A socket that is closed while the client still sends is reset, and a reset throws away the answer on its way.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
-        self._transport, self._loop, self._closing = transport, loop, False
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, whole: float = WHOLE):
+        self._transport, self._loop, self._whole, self._closing = transport, loop, whole, False
 
     def close(self) -> None:
         if self.is_closing():
@@ -38,13 +42,30 @@ class Lingering:
             return
         self._transport.resume_reading()
         self._transport.write_eof()
-        self._loop.call_later(LINGER, self._transport.close)
+        self._loop.call_later(LINGER, self._let_go)
+
+    def _let_go(self) -> None:
+        """Closing waits for the client to read the rest, which it may never do."""
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(self._whole, self._transport.abort)
 
     def is_closing(self) -> bool:
         return self._closing or self._transport.is_closing()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+def _send_at_once(transport: asyncio.Transport) -> None:
+    """An answer leaves as head and body; held back until the head is acknowledged, the body would come 40 ms late.
+
+    The event loop sees to it only for sockets that name their protocol, which those made from an address do not.
+    """
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):  # the client may be gone already
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class Connection(H11Protocol):
@@ -54,10 +75,13 @@ class Connection(H11Protocol):
     silence = SILENCE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(Lingering(transport, self.loop))  # type: ignore[arg-type]
+        _send_at_once(transport)
+        self._whole = self.app_state.get("whole", WHOLE)
+        super().connection_made(Lingering(transport, self.loop, self._whole))  # type: ignore[arg-type]
         self._too_many = len(self.connections) > self.app_state.get("connections", math.inf)
         self._deadline: asyncio.TimerHandle | None = None
         self._awaited: Any = None  # the part of a request that the deadline is for
+        self._unread: asyncio.TimerHandle | None = None
         self._await(h11.IDLE)
 
     def data_received(self, data: bytes) -> None:
@@ -81,8 +105,20 @@ class Connection(H11Protocol):
         self.cycle.keep_alive = False
         return True
 
+    def pause_writing(self) -> None:
+        """The client does not read: what it asked for waits here, and may not do so for ever."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._whole, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._await(None)
+        if self._unread is not None:
+            self._unread.cancel()
         super().connection_lost(exc)
 
     def _await(self, part: Any) -> None:
@@ -94,7 +130,7 @@ class Connection(H11Protocol):
             self._deadline = None
         self._awaited = part
         if part is not None:
-            seconds = self.silence if part is h11.IDLE else self.app_state.get("whole", WHOLE)
+            seconds = self.silence if part is h11.IDLE else self._whole
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
     def _turned_away(self, data: bytes) -> bool:

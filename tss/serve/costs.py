@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 KEPT = 0.95  # of the weight of a batch when the next one comes
 ASKED = 512  # inputs whose lone time decides the target
+TIMES = 1.75  # what an input takes alone, within which it should be answered
+KNOWN = 4096  # keys and signs remembered
 LEAST = 0.02  # seconds; below this, connections and threads decide, not the model
 
 
 @dataclass
 class _Line:
-    """Least squares of seconds over rows, the past fading: seconds = start + row x rows, neither below 0."""
+    """Least squares of seconds over rows, the past fading: seconds = start + row x rows, neither below 0.
+
+    missed: squares of how far the guesses were off.
+    """
 
     weight: float = 0.0
     rows: float = 0.0
     seconds: float = 0.0
     squares: float = 0.0
     products: float = 0.0
+    missed: float = 0.0
 
     def add(self, rows: int, seconds: float) -> None:
+        if self.weight:
+            start, row = self.fit()
+            self.missed = KEPT * self.missed + (seconds - start - row * rows) ** 2
         self.weight = KEPT * self.weight + 1
         self.rows = KEPT * self.rows + rows
         self.seconds = KEPT * self.seconds + seconds
@@ -40,34 +49,58 @@ class _Line:
 
 
 class Costs:
-    """Keys: what batches are alike in. The queue's lock guards it."""
+    """Keys: what batches are alike in. Signs: what tells the key of an input before it is encoded, the surest first.
+
+    The queue's lock guards it.
+    """
 
     def __init__(self, batch: int):
         self._batch = batch
         self._lines: dict[Hashable, _Line] = {}
         self._fits: dict[Hashable, tuple[float, float]] = {}
+        self._signs: dict[Hashable, Hashable] = {}
         self._asked: deque[Hashable] = deque(maxlen=ASKED)
         self._target = math.inf
 
-    def learn(self, key: Hashable, rows: int, seconds: float) -> None:
-        line = self._lines.setdefault(key, _Line())
-        line.add(rows, seconds)
-        self._fits[key] = line.fit()
-        lone = sorted(sum(self._fits[one]) for one in self._asked if one in self._fits)
-        self._target = max(LEAST, 2 * lone[int(0.99 * (len(lone) - 1))]) if lone else math.inf
+    def seen(self, signs: Sequence[Hashable], key: Hashable) -> None:
+        """An input with these signs turned out to be of this key."""
+        for sign in signs:
+            _keep(self._signs, sign, key)
 
-    def work(self, held: Mapping[Hashable, int]) -> float:
-        """Seconds for so many inputs of each key; keys never seen are free until they are."""
-        total = 0.0
-        for key, rows in held.items():
-            start, row = self._fits.get(key, (0.0, 0.0))
-            total += math.ceil(rows / self._batch) * start + row * rows
-        return total
+    def guess(self, signs: Sequence[Hashable]) -> Hashable:
+        """The key of the last input with the same first sign, else with the next; the last sign if all are new."""
+        return next((self._signs[sign] for sign in signs if sign in self._signs), signs[-1])
+
+    def learn(self, key: Hashable, rows: int, seconds: float) -> None:
+        line = self._lines.get(key) or _Line()
+        line.add(rows, seconds)
+        _keep(self._lines, key, line)
+        _keep(self._fits, key, line.fit())
+        lone = sorted(sum(self._fits[one]) for one in self._asked if one in self._fits)
+        self._target = max(LEAST, TIMES * lone[int(0.99 * (len(lone) - 1))]) if lone else math.inf
+
+    def work(self, key: Hashable, rows: int) -> float:
+        """Seconds for so many inputs of a key; keys never seen are free until they are."""
+        start, row = self._fits.get(key, (0.0, 0.0))
+        return math.ceil(rows / self._batch) * start + row * rows
+
+    def doubt(self, key: Hashable) -> float:
+        """Mean square of the seconds by which guesses for batches of a key were off."""
+        line = self._lines.get(key)
+        return line.missed / line.weight if line else 0.0
 
     def asked(self, key: Hashable) -> None:
         """Somebody wants an answer of this key, whether or not it is given."""
         self._asked.append(key)
 
     def target(self) -> float:
-        """Twice what the slowest of lately asked inputs takes alone, one in a hundred aside."""
+        """`TIMES` what the slowest of lately asked inputs takes alone, one in a hundred aside."""
         return self._target
+
+
+def _keep(known: dict, key: Hashable, value: object) -> None:
+    """Remember the newest `KNOWN`: tasks come and go, a server stays."""
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > KNOWN:
+        del known[next(iter(known))]

@@ -11,7 +11,7 @@ from tss.errors import ConfigError
 class Limits:
     """latency: seconds within which accepted inputs should be answered; what would take longer is refused (429).
 
-    None: twice what the slowest inputs, as they were asked lately, take on an idle server.
+    None: 1.75 times what the slowest inputs, as they were asked lately, take alone, and more for a moment.
     """
 
     body: int = 1 << 20  # bytes of a request

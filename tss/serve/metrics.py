@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -14,8 +17,23 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from tss.errors import TssError
 
 MINUTE = 60
+KEPT = 200  # answers of a second whose times are kept for the page
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass
+class _Second:
+    """What happened in one second: however much is asked, a minute takes the same memory."""
+
+    number: int
+    requests: int = 0
+    refused: int = 0
+    batches: int = 0
+    rows: int = 0
+    tasks: int = 0  # of each batch, added up
+    busy: float = 0.0
+    took: array[float] = field(default_factory=lambda: array("d"))  # seconds of the first answers
 
 
 class Metrics:
@@ -32,8 +50,7 @@ class Metrics:
         self.busy = Counter("tss_model_seconds", "Seconds the model was computing.", **made)
         self._made = made
         self._lock = threading.Lock()
-        self._recent: deque[tuple[float, float, int]] = deque(maxlen=20_000)  # when, seconds, status
-        self._batches: deque[tuple[float, int, int, float]] = deque(maxlen=20_000)  # when, rows, tasks, seconds
+        self._seconds: deque[_Second] = deque(maxlen=MINUTE)
 
     def gauge(self, name: str, what: str, read: Callable[[], float]) -> None:
         """A number that is read when somebody asks; NaN while it cannot be."""
@@ -52,7 +69,11 @@ class Metrics:
             if status == 200:
                 self.latency.observe(seconds)
             with self._lock:
-                self._recent.append((time.monotonic(), seconds, status))
+                now = self._now()
+                now.requests += 1
+                now.refused += status in (429, 503)
+                if status == 200 and len(now.took) < KEPT:
+                    now.took.append(seconds)
 
     def batched(self, jobs: Sequence[Any], seconds: float) -> None:
         tasks = len({job.asked.task for job in jobs})
@@ -62,31 +83,41 @@ class Metrics:
         for job in jobs:
             self.answers.labels(job.kind).inc()
         with self._lock:
-            self._batches.append((time.monotonic(), len(jobs), tasks, seconds))
+            now = self._now()
+            now.batches += 1
+            now.rows += len(jobs)
+            now.tasks += tasks
+            now.busy += seconds
+
+    def _now(self) -> _Second:
+        """The count of the second that runs; the lock is held."""
+        number = int(time.monotonic())
+        if not self._seconds or self._seconds[-1].number != number:
+            self._seconds.append(_Second(number))
+        return self._seconds[-1]
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
     def last_minute(self) -> dict[str, Any]:
         """Answers a second, waiting times, batches and busy share of the last minute."""
-        now = time.monotonic()
         with self._lock:
-            recent = [one for one in self._recent if now - one[0] < MINUTE]
-            batches = [one for one in self._batches if now - one[0] < MINUTE]
+            last = self._now().number
+            kept = [replace(one) for one in self._seconds if last - one.number < MINUTE]
+            good = sorted(chain.from_iterable(one.took for one in kept))
         each = [0] * MINUTE
-        for when, rows, _, _ in batches:
-            each[MINUTE - 1 - int(now - when)] += rows
-        good = sorted(seconds for _, seconds, status in recent if status == 200)
-        rows = sum(one[1] for one in batches)
+        for one in kept:
+            each[MINUTE - 1 - (last - one.number)] = one.rows
+        batches, rows = sum(one.batches for one in kept), sum(one.rows for one in kept)
         return {
             "answers_each_second": each,
-            "requests": len(recent),
-            "refused": sum(status in (429, 503) for _, _, status in recent),
+            "requests": sum(one.requests for one in kept),
+            "refused": sum(one.refused for one in kept),
             "p50_ms": _part(good, 0.50),
             "p95_ms": _part(good, 0.95),
-            "rows_a_batch": round(rows / len(batches), 2) if batches else None,
-            "tasks_a_batch": round(sum(one[2] for one in batches) / len(batches), 2) if batches else None,
-            "busy": round(sum(one[3] for one in batches) / MINUTE, 4),
+            "rows_a_batch": round(rows / batches, 2) if batches else None,
+            "tasks_a_batch": round(sum(one.tasks for one in kept) / batches, 2) if batches else None,
+            "busy": round(sum(one.busy for one in kept) / MINUTE, 4),
         }
 
 

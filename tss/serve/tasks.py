@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import Any
@@ -14,6 +15,7 @@ from tss.serve.limits import Refusal
 from tss.store import Index, Store, TaskEntry
 from tss.tasks.names import check_name
 
+SAMPLE = "Anna and John went to the bank on Monday and met nobody there."
 LOOK_AGAIN = 2.0  # seconds before the file of a damaged task is read once more
 
 
@@ -65,10 +67,24 @@ class Tasks:
         except UnknownTaskError as problem:
             raise Refusal(404, str(problem)) from None
         self._damaged.pop(entry.file, None)
+        if asked.pair is not None and not ready.record.meta["pair"]:  # two texts could pass for a sentence of two words
+            raise Refusal(422, f'task {entry.name!r}, {where}: it takes one text; leave "pair" out')
         try:
             return question(ready, asked.value, where), entry
         except TaskError as problem:
             raise Refusal(422, str(problem)) from None
+
+    def samples(self) -> list[tuple[Asked, Question, TaskEntry]]:
+        """An input for the newest task of each kind, to get warm on; tasks that cannot answer are left out."""
+        index = self.index()
+        out = []
+        for entry in {one.summary["kind"]: one for one in map(index.entry, index.names())}.values():
+            for pair in (None, SAMPLE):  # some tasks take one text, some two
+                asked = Asked(entry.name, SAMPLE, pair)
+                with contextlib.suppress(Refusal):
+                    out.append((asked, *self.question(asked, "the sample")))
+                    break
+        return out
 
     def check_same(self) -> None:
         """Raises Refusal: 503 if another store lies where the one was whose model is loaded."""

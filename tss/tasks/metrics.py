@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -134,14 +135,20 @@ def _entity_parts(predicted: Sequence[Tags], gold: Sequence[Tags]) -> list[dict[
 
 
 def _rouge_parts(predicted: Sequence[str], gold: Sequence[str]) -> list[dict[str, Any]]:
+    return [dict(_rouge(ours, right)) for ours, right in zip(predicted, gold, strict=True)]
+
+
+@lru_cache(maxsize=2048)  # a benchmark asks for the mean, then for what each example contributes
+def _rouge(ours: str, right: str) -> tuple[tuple[str, float], ...]:
+    result = _rouge_scorer().score("\n".join(split_sentences(right)), "\n".join(split_sentences(ours)))
+    return tuple((name.removesuffix("sum"), 100 * float(value.fmeasure)) for name, value in result.items())
+
+
+@lru_cache(maxsize=1)
+def _rouge_scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer
 
-    scorer = RougeScorer(["rouge1", "rouge2", "rougeLsum"], use_stemmer=True)
-    rows = []
-    for ours, right in zip(predicted, gold, strict=True):
-        result = scorer.score("\n".join(split_sentences(right)), "\n".join(split_sentences(ours)))
-        rows.append({name.removesuffix("sum"): 100 * float(value.fmeasure) for name, value in result.items()})
-    return rows
+    return RougeScorer(["rouge1", "rouge2", "rougeLsum"], use_stemmer=True)
 
 
 def _bleu_parts(predicted: Sequence[str], gold: Sequence[str]) -> list[dict[str, Any]]:

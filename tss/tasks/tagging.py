@@ -85,7 +85,10 @@ class Tagging(Kind):
             "confidence": [*answer.confidence, *[0.0] * missing],
         }
 
-    def score(self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, float]:
+    @staticmethod
+    def whole(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> list[list[str]]:
         """Words that did not fit count as outside any entity, against the full gold tags."""
-        full = [[*tags, *["O"] * (len(want) - len(tags))] for tags, want in zip(predicted, gold, strict=True)]
-        return super().score(full, [list(want) for want in gold])
+        return [[*tags, *["O"] * (len(want) - len(tags))] for tags, want in zip(predicted, gold, strict=True)]
+
+    def score(self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, float]:
+        return super().score(self.whole(predicted, gold), [list(want) for want in gold])

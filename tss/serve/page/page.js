@@ -19,7 +19,7 @@ async function ask(path, options) {
     throw new Error("The server cannot be reached.");
   });
   const found = await reply.json().catch(() => ({ error: `the server answered ${reply.status}` }));
-  if (!reply.ok) throw new Error(found.error || `the server answered ${reply.status}`);
+  if (!reply.ok) throw Object.assign(new Error(found.error || `the server answered ${reply.status}`), { status: reply.status });
   return found;
 }
 
@@ -45,17 +45,15 @@ function pick(task) {
   box.type = "checkbox";
   box.checked = chosen.has(task.name);
   box.addEventListener("change", () => {
-    if (box.checked) chosen.add(task.name);
-    else chosen.delete(task.name);
+    chosen[box.checked ? "add" : "delete"](task.name);
     showPicked();
   });
-  label.append(box, make("bdi", task.name), make("small", task.state === "ok" ? task.kind : task.state, task.state === "ok" ? "" : "bad"));
+  const whole = task.state === "ok";
+  label.append(box, make("bdi", task.name), make("small", whole ? task.kind : task.state, whole ? "" : "bad"));
   return label;
 }
 
-function showPicked() {
-  $("picked").textContent = chosen.size ? `${chosen.size} chosen` : "choose at least one";
-}
+const showPicked = () => ($("picked").textContent = chosen.size ? `${chosen.size} chosen` : "choose at least one");
 
 function showTasks() {
   $("tasks").tBodies[0].replaceChildren(...(tasks.length ? tasks.slice(0, SHOWN).map(taskRow) : [emptyRow()]));
@@ -65,9 +63,8 @@ function showTasks() {
 
 function emptyRow() {
   const row = make("tr");
-  const cell = make("td", "No tasks yet. They appear here as they are learnt.", "muted");
-  cell.colSpan = 5;
-  row.append(cell);
+  row.append(make("td", "No tasks yet. They appear here as they are learnt.", "muted"));
+  row.cells[0].colSpan = 5;
   return row;
 }
 
@@ -82,10 +79,12 @@ function taskRow(task) {
   const kind = task.labels ? `${task.kind}, ${task.labels} labels` : task.kind;
   const near = alike.get(task.name);
   const reused = make("td");
-  if (near) reused.append(make("bdi", near[0]), make("span", ` ${percent(near[1])} equal gates`, "small muted"));
+  if (near) reused.append(make("bdi", near[0]), make("span", ` ${percent(near[1])}`, "small muted"));
   else reused.textContent = "–";
   const shown = score === null ? "–" : `${score.toFixed(1)} ${metric.replaceAll("_", "-")}`;
   row.append(name, make("td", kind), make("td", size(task.bytes), "num"), make("td", shown, "num"), reused);
+  // Where the columns do not fit, each cell stands on a line of its own and says what it is.
+  ["on disk", "score", "most equal gates with"].forEach((what, i) => (row.cells[i + 2].dataset.name = what));
   return row;
 }
 
@@ -96,12 +95,11 @@ function showOverlap({ tasks: names, equal }) {
     const before = equal[i].slice(0, i);
     if (i) alike.set(name, [names[before.indexOf(Math.max(...before))], Math.max(...before)]);
   });
-  const head = make("tr");
-  head.append(make("th", ""), ...names.map((_, i) => columnHead(names, i)));
   const top = make("thead");
-  top.append(head);
+  top.append(make("tr"));
+  top.rows[0].append(make("th", ""), ...names.map((_, i) => columnHead(names, i)));
   const body = make("tbody");
-  body.append(...names.map((name, i) => heatRow(name, i, equal[i], names)));
+  names.forEach((name, i) => body.append(heatRow(name, i, equal[i], names)));
   $("heat").replaceChildren(...(names.length > 1 ? [top, body] : [make("caption", "Two tasks with gates are needed for this.", "small muted note")]));
 }
 
@@ -132,11 +130,9 @@ function heatRow(name, i, shares, names) {
 // Asking.
 async function send(event) {
   event.preventDefault();
-  const text = $("text").value;
-  const pair = $("pair").value.trim();
+  const [text, pair] = [$("text").value, $("pair").value.trim()];
   $("problem").hidden = true;
-  if (!chosen.size) return complain("Choose at least one task.");
-  if (!text.trim()) return complain("Type a text first.");
+  if (!chosen.size || !text.trim()) return complain(chosen.size ? "Type a text first." : "Choose at least one task.");
   $("send").disabled = true;
   $("send").textContent = "Asking …";
   const items = [...chosen].map((task) => (pair ? { task, text, pair } : { task, text }));
@@ -156,11 +152,16 @@ async function answersTo(items) {
   try {
     return (await told({ items })).answers;
   } catch (problem) {
-    if (items.length === 1) throw problem;
-    // One task refused the input (a pair where it takes one text, say): the others still answer.
-    const each = (item) => told(item).catch((one) => ({ task: item.task, error: one.message }));
-    return Promise.all(items.map(each));
+    if (problem.status !== 422 || (items.length === 1 && !items[0].pair)) throw problem;
   }
+  // One task refused the input: the others still answer, those that take one text without the second field.
+  const found = [];
+  for (const item of items) {
+    const failed = (one) => ({ task: item.task, error: one.message });
+    const single = (one) => (item.pair ? told({ task: item.task, text: item.text }).catch(() => failed(one)) : failed(one));
+    found.push(await told(item).catch(single));
+  }
+  return found;
 }
 
 function complain(message) {
@@ -224,6 +225,7 @@ function showLoad(load) {
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   path.setAttribute("d", `M${points.join("L")}`);
   $("spark").replaceChildren(path);
+  $("most").textContent = Math.max(...load.answers_each_second);
   const shown = (value, unit = "") => (value === null ? "–" : `${value}${unit}`);
   const last = load.answers_each_second.slice(-11, -1).reduce((sum, n) => sum + n, 0) / 10;
   const numbers = {
@@ -264,8 +266,7 @@ async function followTasks() {
   const before = tasks.map((task) => `${task.name}/${task.version}`).join("\n");
   known = now;
   tasks = found;
-  const names = new Set(found.map((task) => task.name));
-  for (const name of chosen) if (!names.has(name)) chosen.delete(name);
+  for (const name of chosen) if (!found.some((task) => task.name === name)) chosen.delete(name);
   showPicker();
   showTasks();
   if (first || files !== before) {
@@ -295,8 +296,5 @@ $("all").addEventListener("click", () => {
   for (const task of matching().slice(0, SHOWN)) chosen.add(task.name);
   showPicker();
 });
-$("none").addEventListener("click", () => {
-  chosen.clear();
-  showPicker();
-});
+$("none").addEventListener("click", () => (chosen.clear(), showPicker()));
 look();
