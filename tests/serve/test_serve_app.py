@@ -23,8 +23,8 @@ from tss.serve.limits import Limits
 from tss.serve.run import bind, check_address, read_token
 
 TOKEN = "a-token-of-many-letters"
-ROUTES = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/metrics", "/health", "/ready", "/tasks", "/load",
-          "/overlap", "/nothing")  # fmt: skip
+ROUTES = ("/", "/heat.js", "/page.js", "/page.css", "/docs", "/openapi.json", "/metrics", "/health", "/ready", "/tasks",
+          "/load", "/overlap", "/nothing")  # fmt: skip
 
 
 def asked() -> tuple[list[str], list, list[dict]]:
@@ -65,6 +65,7 @@ def test_looks(server: Running):
     assert server.get("/health")["status"] == "alive"
     assert server.get("/ready") == {"status": "ready", "tasks": len(TASKS), "damaged": {}}
     listed = server.get("/tasks")["tasks"]
+    assert server.get("/tasks")["forgets"] is False and [one["id"] for one in listed] == [*range(1, len(TASKS) + 1)]
     assert [one["name"] for one in listed] == list(TASKS)
     assert {one["state"] for one in listed} == {"ok"} and listed[0]["scores"] == {"macro_f1": 50.0}
     overlap = server.get("/overlap")
@@ -75,7 +76,7 @@ def test_looks(server: Running):
 
 
 def test_pages_ask_nobody_else(server: Running):
-    for path in ("/", "/page.js", "/page.css", "/docs"):
+    for path in ("/", "/heat.js", "/page.js", "/page.css", "/docs"):
         status, headers, body = server.ask("GET", path)
         assert status == 200 and "default-src 'none'" in headers["content-security-policy"]
         assert not re.search(rb"(src|href|url|fetch)\W{1,3}(https?:)?//", body), path
@@ -229,7 +230,7 @@ def test_an_empty_store_waits_for_its_first_task(tmp_path: Path):
 
     Store.open(tmp_path / "store", create=True)
     with Running(tmp_path / "store", wait=False) as server:
-        assert server.ask("GET", "/ready")[0] == 503 and server.get("/tasks") == {"tasks": []}
+        assert server.ask("GET", "/ready")[0] == 503 and server.get("/tasks") == {"tasks": [], "forgets": None}
         assert server.post({"task": "mood", "text": "x"})[0] == 404
 
 

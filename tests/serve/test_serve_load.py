@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -9,11 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from planted import mixed_questions
@@ -22,10 +25,13 @@ from typer.testing import CliRunner
 
 from tss.serve import queue as queues
 from tss.serve.asked import Asked
+from tss.serve.connection import Lingering
 from tss.serve.costs import TIMES
 from tss.serve.job import Job
 from tss.serve.limits import Limits, Refusal
 from tss.serve.queue import Queue
+from tss.serve.run import serve
+from tss.serve.tasks import Tasks
 
 SLOW = 0.1  # seconds that an input takes alone
 
@@ -126,6 +132,15 @@ def test_answers_are_not_held_back_by_the_network(server: Running):
             assert one.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+def test_a_client_that_is_gone_before_the_last_word_is_no_error():
+    transport = Mock()
+    transport.is_closing.return_value = False
+    transport.write_eof.side_effect = OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+    Lingering(transport, loop := Mock()).close()
+    transport.close.assert_called_once_with()
+    loop.call_later.assert_not_called()
+
+
 def test_clients_that_do_not_read_lose_their_connection_and_slow_ones_do_not(
     planted_store: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -194,6 +209,25 @@ def test_sigterm_in_full_load_answers_all_that_was_accepted(planted_store: Path,
     assert told.count('"POST /predict HTTP/1.1" 200') == 8 and "Traceback" not in told
     with pytest.raises(OSError):
         urllib.request.urlopen(f"{address}/health")
+
+
+@pytest.mark.parametrize("moment", ["address", "loading"])
+def test_sigterm_before_the_model_is_loaded_ends_it_cleanly(
+    moment: str, planted_store: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def stop(now: str) -> None:
+        if now == moment:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    plain, loaded, running = Tasks.load, [], set(threading.enumerate())
+    monkeypatch.setattr(Tasks, "load", lambda tasks: (stop("loading"), plain(tasks), loaded.append(tasks))[1])
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("nobody heard the signal, or it was raised again"))
+    try:
+        serve(planted_store, port=0, device="cpu", started=lambda _: stop("address"))  # it returns: exit status 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert moment == "address" or len(loaded) == 1
+    assert not [one for one in set(threading.enumerate()) - running if one.name == "tss-model"]  # none is left behind
 
 
 def test_a_log_level_that_there_is_not(planted_store: Path):

@@ -81,7 +81,7 @@ def load_backbone(name: str = DEFAULT, *, device: str = "cpu", dtype: str = "flo
     _check_whole(name, model, report["missing_keys"])
     model.requires_grad_(False).eval().to(device=device, dtype=getattr(torch, dtype))
     if model.device.type == "cuda":
-        # cuDNN's attention plans every new shape for 0.1 s or more, and each step of a generated text is a new shape
+        # cuDNN's attention plans anew for every shape, and each step of a generated text is a new one
         torch.backends.cuda.enable_cudnn_sdp(False)
     return family(name, model, tokenizer, layout, places)
 

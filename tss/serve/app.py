@@ -32,6 +32,7 @@ PAGE = Path(__file__).with_name("page")
 FILES = {
     "": ("index.html", "text/html"),
     "page.css": ("page.css", "text/css"),
+    "heat.js": ("heat.js", "text/javascript"),
     "page.js": ("page.js", "text/javascript"),
 }
 
@@ -187,7 +188,7 @@ def _questions(app: FastAPI, server: Server) -> None:
 
     @app.get("/tasks", summary="The tasks, in the order they were learnt", openapi_extra=schema.TASKS)
     def tasks() -> Response:
-        return reply({"tasks": server.tasks.listed()})
+        return reply({"tasks": server.tasks.listed(), "forgets": server.tasks.forgets()})
 
     @app.get("/overlap", summary="Share of equal gates of the newest tasks", openapi_extra=schema.OVERLAP)
     def overlap() -> Response:

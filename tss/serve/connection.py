@@ -41,7 +41,11 @@ class Lingering:
             self._transport.close()
             return
         self._transport.resume_reading()
-        self._transport.write_eof()
+        try:
+            self._transport.write_eof()
+        except OSError:  # the client is gone already
+            self._transport.close()
+            return
         self._loop.call_later(LINGER, self._let_go)
 
     def _let_go(self) -> None:

@@ -79,7 +79,20 @@ PREDICT: dict[str, Any] = {
     ),
 }
 _OBJECT = {"type": "object"}
-TASKS = _responses({"type": "object", "properties": {"tasks": {"type": "array", "items": _OBJECT}}}, "401", "503")
+TASKS = _responses(
+    {
+        "type": "object",
+        "properties": {
+            "tasks": {"type": "array", "items": _OBJECT},
+            "forgets": {
+                "type": ["boolean", "null"],
+                "description": "Whether later tasks can change earlier ones; null if all were learnt together.",
+            },
+        },
+    },
+    "401",
+    "503",
+)
 OVERLAP = _responses(
     {
         "type": "object",

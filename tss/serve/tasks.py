@@ -10,6 +10,7 @@ from typing import Any
 from tss.errors import DamagedError, TaskError, UnknownTaskError
 from tss.learner import Learner
 from tss.learning.answering import Question, question
+from tss.methods import method_class
 from tss.serve.asked import Asked
 from tss.serve.limits import Refusal
 from tss.store import Index, Store, TaskEntry
@@ -128,11 +129,18 @@ class Tasks:
         index, bad = self.index(), self.damaged()
         return [_told(index.entry(name), bad.get(name)) for name in index.names()]
 
+    def forgets(self) -> bool | None:
+        """Whether a later task can change an earlier one; None if all were learnt at once. Raises TssError."""
+        identity = self.index().identity
+        method = method_class(identity["method"]) if identity else None
+        return None if method is None or method.joint else method.forgets
+
 
 def _told(entry: TaskEntry, damage: str | None) -> dict[str, Any]:
     summary = entry.summary
     return {
         "name": entry.name,
+        "id": entry.id,
         "version": entry.version,
         "kind": summary["kind"],
         "labels": summary["labels"],

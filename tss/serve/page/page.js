@@ -5,7 +5,6 @@ const SHOWN = 200; // tasks listed at once; a filter finds the others
 const $ = (id) => document.getElementById(id);
 const chosen = new Set();
 let tasks = [];
-let alike = new Map(); // task -> [earlier task, share of equal gates]
 
 function make(tag, text, className) {
   const element = document.createElement(tag);
@@ -25,6 +24,8 @@ async function ask(path, options) {
 
 const size = (bytes) => (bytes < 1e4 ? `${bytes} B` : bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(2)} MB`);
 const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}\u00a0%`;
+const points = (score, metric) => `${score.toFixed(1)} ${metric.replaceAll("_", "-")}`;
+const mainScore = (task) => Object.entries(task.scores)[0] || ["", null];
 
 // The list of tasks.
 function matching() {
@@ -75,55 +76,16 @@ function taskRow(task) {
   name.append(make("bdi", task.name));
   if (task.version > 1) name.append(make("span", ` version ${task.version}`, "small muted"));
   if (task.state !== "ok") name.append(make("span", ` ${task.state}`, "small bad"));
-  const [metric, score] = Object.entries(task.scores)[0] || ["", null];
+  const [metric, score] = mainScore(task);
   const kind = task.labels ? `${task.kind}, ${task.labels} labels` : task.kind;
   const near = alike.get(task.name);
   const reused = make("td");
   if (near) reused.append(make("bdi", near[0]), make("span", ` ${percent(near[1])}`, "small muted"));
   else reused.textContent = "–";
-  const shown = score === null ? "–" : `${score.toFixed(1)} ${metric.replaceAll("_", "-")}`;
+  const shown = score === null ? "–" : points(score, metric);
   row.append(name, make("td", kind), make("td", size(task.bytes), "num"), make("td", shown, "num"), reused);
   // Where the columns do not fit, each cell stands on a line of its own and says what it is.
   ["on disk", "score", "most equal gates with"].forEach((what, i) => (row.cells[i + 2].dataset.name = what));
-  return row;
-}
-
-// The heat map of equal gates.
-function showOverlap({ tasks: names, equal }) {
-  alike = new Map();
-  names.forEach((name, i) => {
-    const before = equal[i].slice(0, i);
-    if (i) alike.set(name, [names[before.indexOf(Math.max(...before))], Math.max(...before)]);
-  });
-  const top = make("thead");
-  top.append(make("tr"));
-  top.rows[0].append(make("th", ""), ...names.map((_, i) => columnHead(names, i)));
-  const body = make("tbody");
-  names.forEach((name, i) => body.append(heatRow(name, i, equal[i], names)));
-  $("heat").replaceChildren(...(names.length > 1 ? [top, body] : [make("caption", "Two tasks with gates are needed for this.", "small muted note")]));
-}
-
-function columnHead(names, i) {
-  const head = make("th", String(i + 1));
-  head.scope = "col";
-  head.title = names[i];
-  head.setAttribute("aria-label", names[i]);
-  return head;
-}
-
-function heatRow(name, i, shares, names) {
-  const row = make("tr");
-  const head = make("th");
-  head.scope = "row";
-  head.append(make("b", String(i + 1)), make("bdi", name));
-  head.title = name;
-  row.append(head);
-  shares.forEach((share, j) => {
-    const cell = make("td", (100 * share).toFixed(0));
-    cell.className = `h${Math.max(0, Math.min(9, Math.floor((share - 0.5) * 20)))}`;
-    cell.title = `${name} and ${names[j]}: ${percent(share)} equal gates`;
-    row.append(cell);
-  });
   return row;
 }
 
@@ -221,9 +183,9 @@ function tagged({ words, answer: tags, confidence }) {
 // Looking.
 function showLoad(load) {
   const most = Math.max(4, ...load.answers_each_second);
-  const points = load.answers_each_second.map((n, i) => `${((300 * i) / 59).toFixed(1)} ${(60 - (54 * n) / most).toFixed(1)}`);
+  const line = load.answers_each_second.map((n, i) => `${((300 * i) / 59).toFixed(1)} ${(60 - (54 * n) / most).toFixed(1)}`);
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  path.setAttribute("d", `M${points.join("L")}`);
+  path.setAttribute("d", `M${line.join("L")}`);
   $("spark").replaceChildren(path);
   $("most").textContent = Math.max(...load.answers_each_second);
   const shown = (value, unit = "") => (value === null ? "–" : `${value}${unit}`);
@@ -258,8 +220,9 @@ function say(text, mood) {
 
 let known = null;
 async function followTasks() {
-  const found = (await ask("tasks")).tasks;
-  const now = JSON.stringify(found);
+  const told = await ask("tasks");
+  const found = told.tasks;
+  const now = JSON.stringify(told);
   if (now === known) return;
   const first = known === null;
   const files = found.map((task) => `${task.name}/${task.version}`).join("\n");
@@ -269,6 +232,7 @@ async function followTasks() {
   for (const name of chosen) if (!found.some((task) => task.name === name)) chosen.delete(name);
   showPicker();
   showTasks();
+  showMatrix(found, told.forgets);
   if (first || files !== before) {
     showOverlap(await ask("overlap"));
     showTasks();
@@ -297,4 +261,5 @@ $("all").addEventListener("click", () => {
   showPicker();
 });
 $("none").addEventListener("click", () => (chosen.clear(), showPicker()));
+showScales();
 look();
