@@ -82,21 +82,21 @@ def main(arguments: list[str] | None = None) -> int:
     goals = asked.goals or list(form)
     until = time.monotonic() + asked.budget
     results = asked.results / "reliability.json"
-    kept: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
     missed = False
     for place, goal in enumerate(goals):
         if importlib.util.find_spec(f"torture.{GOALS[goal]}") is None:
             print(f"{goal}: not run, there is no torture/{GOALS[goal]}.py", flush=True)
             continue
-        key = {"form": asked.form, "code": _code(), **_given(asked)}
-        old = kept.get(goal)
+        key = {"form": asked.form, "code": _code(), "seed": asked.seed, **_given(asked)}
+        old = _kept(results).get(f"{goal} {asked.form}")
         if old and old["key"] == key and old["verdict"] == "reached" and not asked.again:
             print(f"{goal}: reached already with this code; --again repeats it", flush=True)
             continue
         share = (until - time.monotonic()) / (len(goals) - place) * (2 if place + 1 < len(goals) else 1)
         found = _run(goal, {**form.get(goal, {}), **_given(asked)}, min(until, time.monotonic() + share), asked.seed)
-        command = "python -m torture " + shlex.join(arguments if arguments is not None else sys.argv[1:])
-        kept[goal] = {**found, "key": key, "command": command.strip()}
+        command = _command(arguments if arguments is not None else sys.argv[1:])
+        row = {**found, "key": key, "command": command}
+        kept = {**_kept(results), f"{goal} {asked.form}": row}  # others may have written meanwhile
         missed |= found["verdict"] == "MISSED"
         print(f"{goal}: {found['verdict']} in {found['seconds']:.0f} s {json.dumps(found['numbers'])}", flush=True)
         for problem in found["problems"]:
@@ -122,6 +122,16 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     if unknown:
         parser.error(f"there is no goal {unknown[0]}; there are {', '.join(GOALS)}")
     return asked
+
+
+def _kept(results: Path) -> dict[str, Any]:
+    return json.loads(results.read_text()) if results.exists() else {}
+
+
+def _command(arguments: list[str]) -> str:
+    """What was asked for; where the results went is nobody's business."""
+    place = arguments.index("--results") if "--results" in arguments else len(arguments)
+    return shlex.join(["python", "-m", "torture", *arguments[:place], *arguments[place + 2 :]])
 
 
 def _given(asked: argparse.Namespace) -> dict[str, Any]:

@@ -21,26 +21,25 @@ TITLES = {
 HEAD = """# Reliability
 
 Written by `python -m torture` (see `make torture`, `make torture-full`); the same in numbers: `reliability.json`.
-A row is the last run of its goal.
+A row is the last run of a goal in a form: `usual` is `make torture`, `full` is `make torture-full`.
 
-| goal | what was done | numbers | verdict | seconds | command |
-| --- | --- | --- | --- | --- | --- |
+| goal | form | what was done | numbers | verdict | seconds | command |
+| --- | --- | --- | --- | --- | --- | --- |
 """
+FORMS = ("full", "usual", "short")
 
 
 def write_table(kept: dict[str, dict[str, Any]], path: Path) -> None:
-    lines = []
-    for goal, title in TITLES.items():
-        if goal not in kept:
+    lines, problems = [], []
+    for name, row in ((f"{goal} {form}", kept.get(f"{goal} {form}")) for goal in TITLES for form in FORMS):
+        if row is None:
             continue
-        row = kept[goal]
+        goal, form = name.split()
         numbers = "; ".join(f"{key}: {value}" for key, value in row["numbers"].items())
         seconds, command = f"{row['seconds']:.0f}", f"`{row['command']}`"
-        cells = [f"{goal} {title}", row["what"], numbers, row["verdict"], seconds, command]
+        cells = [f"{goal} {TITLES[goal]}", form, row["what"], numbers, row["verdict"], seconds, command]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
-    problems = [
-        f"- {goal}: {problem}\n" for goal, row in kept.items() for problem in row["problems"][:10] if row["problems"]
-    ]
+        problems += [f"- {name}: {problem}\n" for problem in row["problems"][:10]]
     end = f"\nPython {platform.python_version()}, {platform.system()} {platform.machine()}.\n"
     told = "\n## What went wrong\n\n" + "".join(problems) if problems else ""
     path.write_text(HEAD + "".join(lines) + end + told, encoding="utf-8")
