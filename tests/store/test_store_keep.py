@@ -22,6 +22,8 @@ def test_round_trip_in_a_second_process_view(tmp_path):
     assert store.index().names() == tuple("abcde")
     for name, one in records.items():
         assert_same(store.read(name), one)
+        light = store.read(name, gates=False)
+        assert light.gates is None and light.meta == one.meta and light.tensors.keys() == one.tensors.keys()
     assert torch.equal(store.read_shared()["scores"], torch.ones(6))
     assert store.damage() == {}
     entry = store.index().entry("d")

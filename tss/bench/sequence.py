@@ -128,7 +128,7 @@ class _Testing:
         self.learner, self.lines, self.testing = learner, lines, testing
         self.task, self.before = tasks[len(lines)], tasks[: len(lines)]
         self.last = len(lines) + 1 == len(tasks)
-        self.record = learner.store.read(self.task.name)
+        self.record = learner.store.read(self.task.name, gates=False)
 
     def line(self, learnt: Learned | None) -> Line:
         """learnt: what `learn` answered; None if it was learnt by a run that was cut before this line."""

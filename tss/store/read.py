@@ -44,11 +44,11 @@ class Reader:
         self._decoded: dict[str, np.ndarray] = {}  # sha256 of the file -> packed gates, oldest first
         self._remembering = threading.Lock()
 
-    def task(self, index: Index, entry: TaskEntry) -> TaskRecord:
+    def task(self, index: Index, entry: TaskEntry, with_gates: bool = True) -> TaskRecord:
         """The record of one task. Raises `DamagedError` naming every task that needs the bad file."""
         try:
             found = _task_content(self.root, entry)
-            gates = self._gates(index, entry, found)
+            gates = self._gates(index, entry, found) if with_gates else None
         except _Bad as bad:
             raise _damaged(self.root, index, bad) from None
         return TaskRecord(

@@ -264,9 +264,12 @@ class Store:
         blobs: dict[str, bytes] = {}
         write.commit(self.path, lock, index, write.with_shared(index, tensors, blobs), blobs)
 
-    def read(self, name: str, version: int | None = None) -> TaskRecord:
-        """What a task keeps, checksums verified. Raises `UnknownTaskError`; `DamagedError` naming all it concerns."""
-        return self._looking_again(lambda index: self._reader.task(index, index.entry(name, version)))
+    def read(self, name: str, version: int | None = None, gates: bool = True) -> TaskRecord:
+        """What a task keeps, checksums verified; without `gates` those are left out, as decoding them takes longest.
+
+        Raises `UnknownTaskError`; `DamagedError` naming all it concerns.
+        """
+        return self._looking_again(lambda index: self._reader.task(index, index.entry(name, version), gates))
 
     def read_shared(self) -> dict[str, torch.Tensor]:
         """The latest shared state, none if there is none. Raises `DamagedError`."""
