@@ -51,7 +51,7 @@ WITH_PEER := $(if $(PEER),--peer-python $(PEER))
 
 bench: $(STAMP)  ## ratios against peers on the CPU (about 10 minutes; DATA=folder, PEER=python); results/performance.md
 	-$(BENCH)/bytes_per_task.py $(WITH_PEER)
-	-$(BENCH)/many_tasks_in_a_batch.py --out results/performance/many_tasks_cpu.json
+	-$(BENCH)/many_tasks_in_a_batch.py --compile-seconds 60 --out results/performance/many_tasks_cpu.json
 	-$(BENCH)/training_step.py $(WITH_PEER)
 	-$(BENCH)/importance.py
 	-$(BENCH)/padding.py --data $(DATA) --rounds 3
