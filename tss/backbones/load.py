@@ -59,6 +59,7 @@ def load_backbone(name: str = DEFAULT, *, device: str = "cpu", dtype: str = "flo
     from transformers import AutoConfig
 
     from tss.backbones.families import FAMILIES
+    from tss.backbones.repeatable import prepare
     from tss.backbones.sites import layout_of
 
     where, local = resolve(name)
@@ -81,6 +82,7 @@ def load_backbone(name: str = DEFAULT, *, device: str = "cpu", dtype: str = "flo
     _check_whole(name, model, report["missing_keys"])
     model.requires_grad_(False).eval().to(device=device, dtype=getattr(torch, dtype))
     if model.device.type == "cuda":
+        prepare()
         # cuDNN's attention plans anew for every shape, and each step of a generated text is a new one
         torch.backends.cuda.enable_cudnn_sdp(False)
     return family(name, model, tokenizer, layout, places)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tss.backbones.adapters import AdapterBank
 from tss.backbones.backbone import Pass
+from tss.backbones.repeatable import Repeatable
 
 REDUCTIONS = ("signed_mean", "mean_abs_batch", "mean_abs_sample")
 NORMS = ("abs_tanh", "relu_tanh")
@@ -75,17 +76,19 @@ def raw_importance(
     """
     if reduction == "mean_abs_sample":
         return _per_sample(bank, weights, factor, batches, row_loss, biases)
-    total, count = torch.zeros_like(weights, dtype=torch.float32), 0
-    for batch in batches:
+    signed = reduction == "signed_mean"
+
+    def gradient(batch: Any) -> tuple[Tensor, int]:
         leaf = weights.detach().clone().requires_grad_(True)
         losses = row_loss(batch, Pass(bank.functions(leaf, biases)))
-        if reduction == "signed_mean":
-            total += torch.autograd.grad(losses.sum(), leaf)[0].float()
-            count += len(losses)
-        else:
-            total += torch.autograd.grad(losses.mean(), leaf)[0].float().abs()
-            count += 1
-    return total / max(count, 1) * (factor if reduction == "signed_mean" else factor.abs())
+        return torch.autograd.grad(losses.sum() if signed else losses.mean(), leaf)[0].float(), len(losses)
+
+    total, count, repeatable = torch.zeros_like(weights, dtype=torch.float32), 0, Repeatable(weights.device)
+    for batch in batches:
+        found, rows = repeatable(gradient, batch)
+        total += found if signed else found.abs()
+        count += rows if signed else 1
+    return total / max(count, 1) * (factor if signed else factor.abs())
 
 
 class _WatchedLinear(torch.autograd.Function):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from tss.backbones.repeatable import Repeatable
 from tss.errors import TrainingError
 from tss.learning.optimisers import build
 from tss.learning.parallel import ALONE, Ranks
@@ -93,6 +95,7 @@ class Training:
         self.parameters: list[nn.Parameter] = [p for group in groups for p in group.parameters]
         self.optimisers = build(groups, config)
         self.loss = compiled(method) if config.compile else method.loss
+        self.repeatable = Repeatable(self.device)
         self.recorder = Recorder(self.device.type == "cuda" and config.record)
         self.passed = torch.zeros((), device=self.device)
         self.update = Update(self.parameters, self.optimisers, method, config.clip, self.recorder)
@@ -102,7 +105,7 @@ class Training:
             list(lesson.batches(split.rows, DEV_BATCH)) for lesson, split in zip(self.lessons, self.dev, strict=True)
         ]
         self.per_epoch = len(self._epoch(0))
-        self.total = config.planned(self.per_epoch)
+        self.total = config.planned(self.per_epoch, len(self.lessons) if method.joint else 1)
         self.every = max(self.per_epoch, config.eval_steps)
         self.best = [p.detach().clone() for p in self.parameters]
         self.best_key: tuple[float, float] | None = None
@@ -227,7 +230,8 @@ class Training:
         inputs = batch.ids, batch.mask, batch.target
         recordable = self.method.steady and share == 1.0
         key = lesson.seed_key, "step"
-        loss, *gradients = self.recorder(key, derive, *inputs) if recordable else derive(*inputs)
+        once = partial(self.repeatable, derive)
+        loss, *gradients = self.recorder(key, once, *inputs) if recordable else once(*inputs)
         for p, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is not None:
                 p.grad = gradient if p.grad is None else p.grad + gradient

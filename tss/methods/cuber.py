@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from tss.backbones.backbone import Pass
+from tss.backbones.repeatable import gradients
 from tss.errors import ConfigError
 from tss.gates.subspace import directions, energies, regime
 from tss.methods.method import Group, Kept, Train
@@ -126,7 +127,7 @@ class Cuber(NclAdapter):
         """dL/dW on the task's first examples, as the method stands. [size]"""
         lesson.head.eval()
         batch = lesson.batch(lesson.train.rows[: self.config.cuber_batch])
-        return torch.autograd.grad(lesson.loss(batch, self.passing()), self.weights)[0].float()
+        return gradients(lambda: lesson.loss(batch, self.passing()), [self.weights])[0].float()
 
     def groups(self) -> list[Group]:
         trained = [self.weights, *self.scales.values(), *([] if self.columns else [self.biases])]

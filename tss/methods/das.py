@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tss.backbones.backbone import Pass
+from tss.backbones.repeatable import gradients
 from tss.errors import ConfigError
 from tss.gates import importance as impt
 from tss.gates.softmask import MODES, SoftMask
@@ -124,7 +125,7 @@ class Das(Ncl):
         total = {name: torch.zeros_like(p) for name, p in leading.items()}
         with self.backbone.full_precision():
             for batch in lesson.batches(lesson.train.rows, self.config.impt_batch):
-                found = torch.autograd.grad(row_losses(lesson, batch).sum(), list(leading.values()))
+                found = gradients(lambda: row_losses(lesson, batch).sum(), list(leading.values()))  # noqa: B023
                 for name, gradient in zip(leading, found, strict=True):
                     total[name].add_(gradient, alpha=1 / len(lesson.train))
         raw = self.units.gradients(leading, total)

@@ -22,6 +22,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from tss.backbones.repeatable import gradients
 from tss.errors import ConfigError
 from tss.methods.method import Train
 from tss.methods.ncl import Ncl
@@ -97,8 +98,7 @@ class Ewc(Ncl):
         batched = c.fisher_batch_generation if lesson.kind.by_loss else c.fisher_batch  # only generation is by_loss
         with self.backbone.full_precision():
             for batch in lesson.batches(lesson.train.rows, 1 if c.fisher == "sample" else batched):
-                loss = lesson.loss(batch, self.passing(batch))
-                found = torch.autograd.grad(loss, weights, allow_unused=True)
+                found = gradients(lambda: lesson.loss(batch, self.passing(batch)), weights, unused=True)  # noqa: B023
                 for name, gradient in zip(names, found, strict=True):
                     if gradient is not None:
                         squares = gradient.square().nan_to_num_(nan=0.0, posinf=0.0)  # terms that are no numbers
