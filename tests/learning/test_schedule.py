@@ -24,6 +24,11 @@ def test_planned_steps(options, per_epoch, expected):
     assert LearningConfig(**options).planned(per_epoch) == expected
 
 
+@pytest.mark.parametrize(("options", "expected"), [({"max_steps": 250}, 500), ({"epochs": 2}, 400), ({}, 1000)])
+def test_limits_are_of_one_task_where_several_are_learnt_together(options, expected):
+    assert LearningConfig(**options).planned(20, tasks=2) == expected
+
+
 def test_asking_for_few_steps_lowers_the_least_number():
     assert LearningConfig(max_steps=40).min_steps == 40
     assert LearningConfig(max_steps=400).min_steps == 200

@@ -105,7 +105,8 @@ def _learn(method: Method, lessons: Sequence[Lesson], work: Work) -> None:
     def inner(lessons: Sequence[Lesson], method: Method, **changed: Any) -> Any:
         kept = {key: value for key, value in changed.items() if key not in ("epochs", "max_steps", "min_steps")}
         with work.steps(method):
-            return train(lessons, method, replace(ONE_STEP, max_steps=len(lessons), **kept))
+            steps = 1 if method.joint else len(lessons)  # one of each lesson; a joint method has so many for each
+            return train(lessons, method, replace(ONE_STEP, max_steps=steps, **kept))
 
     method.begin(lessons[0], inner)
     inner(lessons if method.joint else method.lessons(lessons[0]), method)

@@ -50,10 +50,10 @@ class LearningConfig:
         if self.max_steps and self.max_steps < self.min_steps:
             object.__setattr__(self, "min_steps", self.max_steps)  # asking for fewer steps is telling otherwise
 
-    def planned(self, batches_per_epoch: int) -> int:
-        """Steps of a task if nothing stops it early."""
-        steps = max(self.epochs * batches_per_epoch, self.min_steps)
-        return min(steps, self.max_steps) if self.max_steps else steps
+    def planned(self, batches_per_epoch: int, tasks: int = 1) -> int:
+        """Steps of a task, or of so many learnt together, if nothing stops it early. Limits are of one task."""
+        steps = max(self.epochs * batches_per_epoch, tasks * self.min_steps)
+        return min(steps, tasks * self.max_steps) if self.max_steps else steps
 
     def warm_steps(self, total: int) -> int:
         return ceil(self.warmup * total)
