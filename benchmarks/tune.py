@@ -1,12 +1,14 @@
-"""Tuning by dev scores: configurations of methods on the first tasks of heterogeneous orders, side by side.
+"""Tuning by dev scores: configurations of methods on the first tasks of a sequence's orders, side by side.
 
     python benchmarks/tune.py CONFIGS.json --data DATA --out RUNS --jobs 8 --device cuda
     python benchmarks/tune.py CONFIGS.json --out RUNS --summary results/raw/tuning.jsonl
     python benchmarks/tune.py --lines results/raw/tuning.jsonl        # the table again, from the lines kept
 
-CONFIGS.json: {"orders": [3, 4], "tasks": 16, "options": {...}, "configurations": [{"label", "method", "options"}]}.
-What is done is skipped. Only dev scores are looked at (tests are cut to 8 examples). For generation the dev score is
-minus the dev loss.
+CONFIGS.json: {"orders": [3, 4], "sequence": "heterogeneous", "tasks": 16, "options": {...}, "configurations":
+[{"label", "method", "options", and "orders" if they differ}]}.
+What is done is skipped. Tests are never looked at: the dev examples stand in their place. For generation the dev
+score is minus the dev loss. Small dev sets are a lottery one by one, so the labels of a family's kept states are also
+counted together: `pooled` is the share of right answers.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing as mp
+import shutil
 import time
 from collections import defaultdict
 from pathlib import Path
 
+DEV = 500  # `dev_examples` of the loop
 FACTS = ("steps", "seconds", "flips", "inherited", "importance")
 
 
@@ -38,20 +42,32 @@ def work(queue, told, args) -> None:
             told.put((grid.runs, cell.key, round(time.time() - began, 1), f"{type(problem).__name__}: {problem}"))
 
 
+def dev_as_test(data: Path, out: Path) -> Path:
+    """The data with the dev examples, as many as decide while training, in the place of the tests."""
+    if not out.exists():
+        shutil.copytree(data, out)
+        for task in out.glob("*/*/valid.jsonl"):
+            head = task.read_text(encoding="utf-8").splitlines(keepends=True)[:DEV]
+            (task.parent / "test.jsonl").write_text("".join(head), encoding="utf-8")
+    return out
+
+
 def jobs(plan: dict, args) -> list:
     from tss.bench.cell import Grid
     from tss.bench.plan import Cell
     from tss.data.sequences import sequence
 
     out = []
+    name = plan.get("sequence", "heterogeneous")
+    data = str(dev_as_test(Path(args.data), Path(args.out) / "data"))
     for one in plan["configurations"]:
-        for order in plan["orders"]:
-            tasks = tuple(sequence("heterogeneous", order))[: plan["tasks"] or None]
+        for order in one.get("orders", plan["orders"]):
+            tasks = tuple(sequence(name, order))[: plan["tasks"] or None]
             options = {**plan["options"], **one["options"]}
             runs = Path(args.out) / one["label"]
             runs.mkdir(parents=True, exist_ok=True)
-            grid = Grid(str(runs), args.data, args.backbone, "recommended", options, args.device, plan.get("tests", 8))
-            cell = Cell(f"{one['method']}-order{order}", one["method"], 0, tasks, "heterogeneous", order)
+            grid = Grid(str(runs), data, args.backbone, "recommended", options, args.device)
+            cell = Cell(f"{one['method']}-order{order}", one["method"], 0, tasks, name, order)
             if not grid.done(cell):
                 out.append((cell, grid))
     return out
@@ -79,7 +95,7 @@ def run(plan: dict, args) -> None:
 def lines(plan: dict, out: Path) -> list[dict]:
     found = []
     for one in plan["configurations"]:
-        for order in plan["orders"]:
+        for order in one.get("orders", plan["orders"]):
             log = out / one["label"] / f"{one['method']}-order{order}.jsonl"
             for text in log.read_text().splitlines() if log.exists() else []:
                 line = json.loads(text)
@@ -87,8 +103,17 @@ def lines(plan: dict, out: Path) -> list[dict]:
                     best = max((e for e in line["curve"] if e[2] is not None), key=lambda e: e[2])
                     facts = {k: line["facts"][k] for k in FACTS if k in line["facts"]}
                     told = {"label": one["label"], "order": order, "task": line["task"]}
-                    found.append({**told, "dev": best[2], "best": best[0], **facts})
+                    found.append({**told, "dev": best[2], "best": best[0], **right(line), **facts})
     return found
+
+
+def right(line: dict) -> dict[str, int]:
+    """Of a task with labels: how many of its dev examples the kept state answers, and how many right."""
+    labels = line.get("examples", {})
+    if "predicted" not in labels or "gold" not in labels:
+        return {}
+    pairs = list(zip(labels["predicted"], labels["gold"], strict=True))
+    return {"examples": len(pairs), "right": sum(a == b for a, b in pairs)}
 
 
 def summary(found: list[dict]) -> str:
@@ -99,9 +124,15 @@ def summary(found: list[dict]) -> str:
     order = sorted({f for each in cells.values() for f in each})
     rows = ["| configuration | " + " | ".join(order) + " | tasks |", "|" + " --- |" * (len(order) + 2)]
     for label, each in cells.items():
-        told = [f"{sum(each[f]) / len(each[f]):.2f}" if each[f] else "" for f in order]
+        told = [f"{sum(each[f]) / len(each[f]):.2f}{pooled(found, label, f)}" if each[f] else "" for f in order]
         rows.append(f"| {label} | " + " | ".join(told) + f" | {sum(map(len, each.values()))} |")
     return "\n".join(rows)
+
+
+def pooled(found: list[dict], label: str, family: str) -> str:
+    mine = [one for one in found if one["label"] == label and one["task"].startswith(f"{family}/") and "right" in one]
+    total = sum(one["examples"] for one in mine)
+    return f" (pooled {100 * sum(one['right'] for one in mine) / total:.2f})" if total else ""
 
 
 def main() -> None:
