@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bart_large import make_backbone
 from ratio import Figure, alternate, arguments, faster, finish, one_thread, versions, where
+from training_step import opened
 
 from tss import Learner
 from tss.data.sequences import FAMILIES, load_task, sequence
@@ -124,21 +124,18 @@ def timed(data: Path, learner: Learner, device: str, rounds: int, rows: int) -> 
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--shape", default="nano", choices=("nano", "mini", "bart-large"))
+    parser.add_argument("--shape", default="nano", choices=("nano", "mini", "bart-large", "toy"))
     parser.add_argument("--first", type=int, default=0, help="so many tasks a family; 0: all")
     parser.add_argument("--rows", type=int, default=0, help="so many rows of a timed task; 0: all")
     args = parser.parse_args()
     if args.device == "cpu":
         one_thread()
     with tempfile.TemporaryDirectory() as folder:
-        backbone = {"nano": "bart-nano", "mini": "bart-mini"}.get(args.shape, str(Path(folder, "random")))
-        if args.shape == "bart-large":
-            make_backbone(Path(backbone), tiny=False)
-        precision = "bfloat16" if args.device == "cuda" else "float32"
-        learner = Learner.open(Path(folder, "store"), backbone, device=args.device, config={"precision": precision})
+        learner = opened(Path(folder), args.shape, args.device)
         figures = shares(args.data, learner, args.device == "cuda", args.first)
         figures += timed(args.data, learner, args.device, args.rounds, args.rows)
-    return finish(args, f"{args.shape}, batches of {SIZE}, {precision}", where(args.device), versions(), figures)
+    shape = f"{args.shape}, batches of {SIZE}, {learner.config.learning.precision}"
+    return finish(args, shape, where(args.device), versions(), figures)
 
 
 if __name__ == "__main__":

@@ -19,16 +19,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
-import torch._dynamo
 import torch.nn.functional as F
-from bart_large import make_backbone
 from ratio import Figure, alternate, arguments, faster, finish, one_thread, smaller, versions, where
 from torch import Tensor, nn
 
 from tss import Learner, randomness
 from tss.backbones.backbone import Pass
+from tss.backbones.load import available
 from tss.learning.loop import Training
 from tss.learning.recorded import VARIANTS
 from tss.learning.schedule import LearningConfig
@@ -38,6 +38,51 @@ from tss.tasks.lesson import Lesson, Split
 from tss.tasks.task import Lengths
 
 LABELS = 3
+STORED = {"nano": "bart-nano", "mini": "bart-mini"}
+TOY = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
+DRAWN = {"bart-large": {}, "toy": TOY}  # the defaults of transformers are BART-large
+
+
+def opened(folder: Path, shape: str, device: str, method: str | None = None) -> Learner:
+    """A learner with an empty store and a backbone of the shape, in the precision of the device's benchmarks.
+
+    Random weights are drawn on the device itself: BART-large's, made on a CPU and passed through a file, take a minute.
+    """
+    from transformers import AutoModelForSeq2SeqLM, BartConfig
+
+    options = {"precision": "bfloat16" if device == "cuda" else "float32"}
+    name = STORED.get(shape, str(folder / "random"))
+    learner = Learner.open(folder / "store", name, method, device=device, config=options)
+    if shape in DRAWN:
+        BartConfig(decoder_start_token_id=2, **DRAWN[shape]).save_pretrained(name)
+        for file in available()["bart-nano"].glob("tokenizer*.json"):
+            Path(name, file.name).write_bytes(file.read_bytes())
+
+        def drawn(*_: Any, config: Any, **__: Any) -> tuple[nn.Module, dict[str, set]]:
+            return random_bart(config, device, options["precision"]), {"missing_keys": set()}
+
+        with patch.object(AutoModelForSeq2SeqLM, "from_pretrained", drawn):
+            _ = learner.backbone
+    return learner
+
+
+def random_bart(config: Any, device: str, precision: str) -> nn.Module:
+    """Weights as transformers draws them, but once and in place: nn.Linear's own start is never computed."""
+    from transformers import BartForConditionalGeneration
+
+    with torch.device("meta"):
+        model = BartForConditionalGeneration(config)
+    model.to(getattr(torch, precision)).to_empty(device=device).tie_weights()
+    draw = torch.Generator(device).manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0.0, config.init_std, generator=draw)
+            else:
+                parameter.fill_(float(name.endswith("norm.weight") or name.endswith("norm_embedding.weight")))
+        for buffer in model.buffers():
+            buffer.zero_()
+    return model
 
 
 def made_lesson(learner: Learner, rows: int, length: int) -> Lesson:
@@ -231,15 +276,13 @@ def main() -> int:
     if args.device == "cpu":
         one_thread()
     if args.compile:
-        torch._dynamo.config.recompile_limit = VARIANTS  # for the peers as for ours
+        from torch import _dynamo  # here, as it takes seconds and others import this file
+
+        _dynamo.config.recompile_limit = VARIANTS  # for the peers as for ours
     with tempfile.TemporaryDirectory() as folder:
-        backbone = {"nano": "bart-nano", "mini": "bart-mini"}.get(args.shape, str(Path(folder, "random")))
-        if args.shape in ("bart-large", "toy"):
-            make_backbone(Path(backbone), tiny=args.shape == "toy")
-        precision = "bfloat16" if args.device == "cuda" else "float32"
-        learner = Learner.open(Path(folder, "store"), backbone, device=args.device, config={"precision": precision})
+        learner = opened(Path(folder), args.shape, args.device)
         figures = compare(learner, args)
-    shape = f"{args.shape}, batch {args.rows} x {args.length}, {precision}"
+    shape = f"{args.shape}, batch {args.rows} x {args.length}, {learner.config.learning.precision}"
     return finish(args, shape, where(args.device), versions(), figures)
 
 

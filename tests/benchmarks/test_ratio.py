@@ -74,9 +74,26 @@ def test_every_side_finds_the_same_importance(tmp_path: Path):
 
     learner = Learner.open(tmp_path / "store", str(tiny_path("bart")), device="cpu", config={"bottleneck": 4})
     sides = Sides(learner, 5, 7)
-    torch.testing.assert_close(sides.one_by_one(), sides.ours(), **CLOSE)
+    batch = sides.few(3)
+    assert len(batch) == 3 and len(sides.batch) == 5
+    found = sides.ours(batch)
+    torch.testing.assert_close(sides.one_by_one(batch), found, **CLOSE)
+    torch.testing.assert_close(sides.functional(batch), found, **CLOSE)
     pytest.importorskip("opacus")
-    torch.testing.assert_close(sides.opacus()(), sides.ours(), **CLOSE)
+    torch.testing.assert_close(sides.opacus()(batch), found, **CLOSE)
+
+
+def test_one_example_at_a_time_is_counted_for_the_whole_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import importance
+    from tiny import tiny_path
+
+    from tss import Learner
+
+    monkeypatch.setattr(importance, "alternate", lambda calls, *_, **__: dict.fromkeys(calls, 1.0))
+    learner = Learner.open(tmp_path / "store", str(tiny_path("bart")), device="cpu", config={"bottleneck": 4})
+    found = {one.what: one for one in importance.compare(importance.Sides(learner, 16, 7), "cpu", 1)}
+    assert found["time against one example at a time"].peer == 2.0
+    assert found["time against one plain forward and backward"].peer == 1.0
 
 
 def test_the_task_matrix_has_the_plain_loops_numbers():
@@ -108,3 +125,31 @@ def test_a_training_step_beside_its_peers(tmp_path: Path):
     figures = compare(learner, args)
     assert len(figures) == 4 and all(figure.ours > 0 and figure.peer > 0 for figure in figures)
     assert not any(p.requires_grad for p in learner.backbone.model.parameters())
+
+
+def test_random_weights_are_drawn_in_place(tmp_path: Path):
+    from training_step import opened
+
+    learner = opened(tmp_path, "toy", "cpu")
+    model = learner.backbone.model
+    assert model.lm_head.weight is model.model.shared.weight is model.model.encoder.embed_tokens.weight
+    assert not any(p.is_meta or p.requires_grad for p in model.parameters())
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.LayerNorm)]
+    assert norms and all((m.weight == 1).all() and (m.bias == 0).all() for m in norms)
+    assert float(model.model.shared.weight.std()) == pytest.approx(model.config.init_std, rel=0.05)
+
+
+@pytest.mark.parametrize("region", ["layer", "linear"])
+def test_the_peers_regions_give_its_own_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str):
+    pytest.importorskip("peft")
+    from many_tasks_in_a_batch import REGIONS, Sides, plant
+    from training_step import opened
+
+    plain = torch.nn.Module.compile  # what is compiled is the same with this backend, which needs no C++ compiler
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **given: plain(self, backend="eager", **given))
+    learner = opened(tmp_path, "toy", "cpu", "supsup")
+    sides = Sides(learner, plant(learner, 32), 6)
+    assert len(REGIONS[region](sides.peer)) == {"layer": 4, "linear": 12}[region]
+    forms = sides.forms(8, region, 100)  # those with other numbers are left out
+    assert list(forms) == ["ours", "eager", "compiled"]
+    torch.testing.assert_close(torch.cat(forms["compiled"]()), torch.cat(forms["eager"]()), rtol=1e-3, atol=1e-4)
