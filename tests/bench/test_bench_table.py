@@ -73,6 +73,17 @@ def test_the_main_table_recomputes_from_examples(runs: Path, found: list[Table])
     assert main["ASC MF1 (paper)"] == "90.61" and main["orders"] == "3" and main["FR"] == "0.00 ± 0.00"
 
 
+def test_tiny_test_sets_are_also_counted_as_one(runs: Path, found: list[Table]):
+    titles = [table.title for table in found if table.title.startswith("Right answers")]
+    assert [title.split()[3] for title in titles] == ["ASC,", "CCD,"]  # the families with labels
+    orders = []
+    for order in range(3):
+        lines = [one for one in lines_of(runs, f"tss.heterogeneous.o{order}.s0") if one["task"].startswith("asc")]
+        said, gold = ([x for one in lines for x in one["examples"][key]] for key in ("predicted", "gold"))
+        orders.append(100 * fmean(a == b for a, b in zip(said, gold, strict=True)))
+    assert cells(found, titles[0], "TSS")["heterogeneous"] == f"{fmean(orders):.2f} ± {pstdev(orders):.2f}"
+
+
 def test_averages_and_forgetting_recompute_from_rows(runs: Path, found: list[Table]):
     average, forgotten, families = [], [], {family: [] for family in FAMILIES}
     for order in range(3):

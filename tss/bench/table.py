@@ -9,11 +9,12 @@ from tss.bench import published
 from tss.bench.collect import Runs, sequences
 from tss.bench.cost import costs
 from tss.bench.formats import MISSING, Table
-from tss.bench.measured import Measure, Measured, Over, final, forgetting, forgetting_since_best
+from tss.bench.measured import Measure, Measured, Over, final, forgetting, forgetting_since_best, together
 from tss.bench.published import FAMILIES, SETTINGS, SYSTEMS, Numbers
 from tss.report.measures import Interval, Score
 
 REFERENCES = {"one": "ONE", "one-adapter": "ONE (Adapter)"}
+FEW = 100  # examples of a test set whose own score is mostly chance
 PAIRS = (("tss", "supsup"), ("tss", "one-adapter"))
 
 
@@ -33,7 +34,7 @@ def tables(runs: Runs, measured: Measured | None = None) -> list[Table]:
             _transfer(measured, setting),
         ]
     out += [_orders(measured, setting) for setting in SETTINGS]
-    out += [_intervals(measured), costs(runs)]
+    out += [_intervals(measured), *_together(measured), costs(runs)]
     out += [_own(measured, name) for name in sequences(runs) if name not in (*FAMILIES, "heterogeneous")]
     return [*out, Table("Notes", (), (), (*_about_runs(measured), *_about_noise(measured), *published.NOTES))]
 
@@ -157,6 +158,21 @@ def _intervals(measured: Measured) -> Table:
     return Table("Paired bootstrap over test examples", columns, tuple(rows), notes)
 
 
+def _together(measured: Measured) -> list[Table]:
+    """One table for every family with labels and tiny test sets."""
+    out = []
+    for family in FAMILIES:
+        rows = []
+        for method, label in measured.methods().items():
+            found = [measured.family(setting, method, family, together(FEW)) for setting in SETTINGS]
+            if any(one.values for one in found):
+                rows.append((SYSTEMS.get(method, label), *map(spread, found)))
+        if rows:
+            title = f"Right answers in {family.upper()}, test sets of fewer than {FEW} examples taken as one"
+            out.append(Table(title, ("system", *SETTINGS), tuple(rows)))
+    return out
+
+
 def _own(measured: Measured, name: str) -> Table:
     families = list(dict.fromkeys(f for one in measured.results if one.sequence == name for f in one.families))
     measures: list[Measure] = [final(), forgetting, forgetting_since_best, *map(measured.alone, REFERENCES)]
@@ -203,7 +219,7 @@ def _about_noise(measured: Measured) -> list[str]:
     out = []
     for family in dict.fromkeys(family for family, _ in tests):
         counts = sorted(count for (group, _), count in tests.items() if group == family)
-        small = [count for count in counts if count < 100]
+        small = [count for count in counts if count < FEW]
         if small:
             said = (
                 f"{family.upper()}: {len(small)} of {len(counts)} test sets have {small[0]} to {small[-1]} examples. "
