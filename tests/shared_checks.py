@@ -42,10 +42,14 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Course:
-    """What was seen while a method was taught. `before`, `after`: of the first task, then and after the later ones."""
+    """What was seen while a method was taught. `before`, `after`: of the first task, then and after the later ones.
+
+    together: tasks learnt at once with the first.
+    """
 
     store: Path
     task: Task
+    together: int
     first: Learned
     losses: list[float]
     frozen: tuple[str, str]
@@ -109,7 +113,8 @@ def teach(folder: Path, backbone: Path, method: str, kind: str) -> Course:
         if progress.phase == "learning":
             losses.append(progress.loss)
 
-    first = learn(learner, [task, *later] if learner.method.joint else [task], watch)[0]
+    at_once = [task, *later] if learner.method.joint else [task]
+    first = learn(learner, at_once, watch)[0]
     before, files, then = answers(learner, task), files_of(learner.store.path), state(learner, task.name)
     if not learner.method.joint:
         learn(learner, later)
@@ -117,14 +122,13 @@ def teach(folder: Path, backbone: Path, method: str, kind: str) -> Course:
     again = Learner.open(folder / "store", device="cpu")
     check = again.verify([task.name])[0]
     after = answers(again, task)
-    return Course(
-        folder / "store", task, first, losses, (frozen, frozen_after), files, before, after, check.changed_bytes, then
-    )
+    kept = files, before, after, check.changed_bytes, then
+    return Course(folder / "store", task, len(at_once), first, losses, (frozen, frozen_after), *kept)
 
 
 def check_learns(course: Course) -> None:
     """The loss falls, every planned step was made, and scores are points."""
-    assert course.first.steps == OPTIONS["max_steps"] == len(course.losses)
+    assert course.first.steps == OPTIONS["max_steps"] * course.together == len(course.losses)
     first, last = sum(course.losses[:3]) / 3, sum(course.losses[-3:]) / 3
     assert last < first - 0.02, course.losses
     assert course.first.scores and all(0.0 <= score <= 100.0 for score in course.first.scores.values())

@@ -8,6 +8,7 @@ from small_lessons import small_bank, small_lesson
 from tiny import WIDTH
 
 from tss.backbones.backbone import Pass
+from tss.gates import importance
 from tss.gates.importance import NORMS, REDUCTIONS, UNITS, accumulate, normalise, raw_importance
 from tss.gates.scores import draw_scores, gated, open_gates
 
@@ -72,6 +73,20 @@ def test_per_example_gradients_at_the_attention_sites(family):
     setting = Setting("classification", family, "houlsby")
     singles = [setting.gradient(batch).abs() for batch in setting.batches(1)]
     close(setting.raw("mean_abs_sample"), sum(singles) / len(singles) * setting.fixed.abs())
+
+
+@pytest.mark.parametrize("count", [1, 3, 64])
+def test_how_many_examples_are_held_together_changes_nothing(monkeypatch, count):
+    setting = Setting("classification", "bart")
+    usual = setting.raw("mean_abs_sample", size=11)
+    monkeypatch.setattr(importance, "AT_ONCE", count)
+    close(setting.raw("mean_abs_sample", size=11), usual)
+
+
+def test_a_gpu_holds_as_many_as_fit_some_mebibytes():
+    assert importance.at_once(torch.empty(64, 1024)) == importance.AT_ONCE
+    assert importance.at_once(torch.empty(64, 1024, device="meta")) == 256
+    assert importance.at_once(torch.empty(4096, 4096, device="meta")) == importance.AT_ONCE
 
 
 def test_more_than_eight_examples_a_batch():

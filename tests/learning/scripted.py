@@ -45,6 +45,7 @@ class ScriptedMethod:
 
     steady = True
     by_row = False
+    joint = False
     losses: dict[int, float] | None = None  # step -> loss in place of the usual one
     gradient: float = -1.0
     lr: float = 1.0

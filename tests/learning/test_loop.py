@@ -8,10 +8,12 @@ import pytest
 import torch
 from scripted import ScriptedLesson, ScriptedMethod
 from small_lessons import small_lesson, small_method
+from tiny import tiny_loaded
 
 from tss.errors import TrainingError
 from tss.learning.loop import Training, train
 from tss.learning.schedule import LearningConfig
+from tss.learning.update import Update
 
 # Two batches an epoch, an evaluation every two steps.
 FAST = {"batch_size": 4, "eval_steps": 1, "min_steps": 0, "warmup": 0.0}
@@ -270,3 +272,36 @@ def test_it_learns(kind, family):
         end = lesson.loss(lesson.batch(lesson.train.rows), method.passing()).item()
     assert end < 0.9 * start
     assert lesson.backbone.fingerprint() == before
+
+
+class Late(Update):
+    """Tells of every step one step later, as the recorded update does on a GPU."""
+
+    def __call__(self, loss, factor):
+        made = self._plain(loss, factor)
+        return self.on_the_way.send(torch.tensor([made.loss, float(not made.made)], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", ["classification", "generation"])
+def test_losses_that_are_known_late_change_nothing(kind, monkeypatch):
+    found, seen = [], []
+    for late in (False, True):
+        monkeypatch.setattr("tss.learning.loop.Update", Late if late else Update)
+        lesson = small_lesson(kind, count=24, backbone=tiny_loaded("bart"))
+        method = small_method(lesson, "tss")
+        method.begin(lesson, None)
+        config = LearningConfig(max_steps=7, min_steps=7, eval_steps=3, batch_size=8)
+        outcome = train([lesson], method, config, watch=lambda now: seen.append((now.step, now.loss)))
+        found.append((outcome.curve, outcome.best_step, outcome.dev, method.scores.detach().clone()))
+    (curve, *rest, scores), (late_curve, *late_rest, late_scores) = found
+    assert curve == late_curve and rest == late_rest and torch.equal(scores, late_scores)
+    assert seen[7:] == [(2, seen[0][1]), seen[2], (4, seen[2][1]), (5, seen[3][1]), seen[5], seen[6]]
+
+
+def test_bad_steps_that_are_known_late_end_the_training_and_name_their_rows(monkeypatch):
+    monkeypatch.setattr("tss.learning.loop.Update", Late)
+    method = ScriptedMethod(dict.fromkeys(range(2, 99), nan))
+    with pytest.raises(TrainingError, match="5 steps in a row") as error:
+        run([(1.0, 1.0)], method, epochs=50, bad_steps=5)
+    assert method.calls == 8  # the seventh, which is the fifth bad one, is known when the eighth is under way
+    assert all(str(number + 1) in str(error.value) for number in method.seen[-2])

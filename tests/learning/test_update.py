@@ -9,7 +9,7 @@ import torch
 from small_lessons import small_lesson, small_method
 from torch.optim import AdamW
 
-from tss.learning.update import Update
+from tss.learning.update import Made, OnTheWay, Update
 
 
 class Calling:
@@ -33,8 +33,8 @@ def moved(recorder, steps, importance):
     told = []
     for i, (loss, scale) in enumerate(steps):
         method.scores.grad = scale * torch.sin(torch.arange(method.bank.size) * (i + 1.0))
-        told.append(update(torch.tensor(loss), 1.0 - i / 10))
-    return method.scores.detach().clone(), told, update
+        told += update(torch.tensor(loss), 1.0 - i / 10)
+    return method.scores.detach().clone(), [*told, *update.settle()], update
 
 
 class Off:
@@ -45,11 +45,11 @@ class Off:
 def test_both_ways_give_the_same_numbers(importance: float):
     steps = [(1.0, 1.0), (0.5, 1e-3), (nan, 1.0), (0.4, inf), (0.25, 2.0)]
     plain, told, update = moved(Off(), steps, importance)
-    one, also, other = moved(Calling(), steps, importance)
+    same, also, other = moved(Calling(), steps, importance)
     assert (update.recordable, other.recordable) == (False, True)
-    assert [made for _, made in told] == [made for _, made in also] == [True, True, False, False, True]
-    assert [value for value, made in told if made] == [value for value, made in also if made]
-    torch.testing.assert_close(one, plain, rtol=1e-6, atol=1e-7)
+    assert [one.made for one in told] == [one.made for one in also] == [True, True, False, False, True]
+    assert [one for one in told if one.made] == [one for one in also if one.made]
+    torch.testing.assert_close(same, plain, rtol=1e-6, atol=1e-7)
 
 
 def test_a_step_that_is_no_number_leaves_everything_as_it_was():
@@ -67,3 +67,22 @@ def test_what_needs_the_host_is_never_recorded(change: dict):
     method.begin(lesson, None)
     made = AdamW([method.scores], fused=True) if "rule" not in change else torch.optim.SGD([method.scores], lr=0.1)
     assert not Update([method.scores], [made], method, change.get("clip", 0.0), Calling()).recordable
+
+
+def test_what_is_recorded_is_told_one_step_later():
+    on_the_way, told = OnTheWay(), torch.zeros(2)
+    found = []
+    for i in range(3):
+        told[0], told[1] = i, i == 1  # overwritten as a recorded graph's output is
+        found.append(on_the_way.send(told))
+    assert found == [[], [Made(0.0, True)], [Made(1.0, False)]]
+    assert on_the_way.read() == [Made(2.0, True)] and on_the_way.read() == []
+
+
+def test_steps_that_were_on_the_way_are_told_before_a_plain_one():
+    recorder = Calling()
+    _, told, update = moved(recorder, [(1.0, 1.0)], 0.0)
+    assert [one.loss for one in told] == [1.0]
+    assert update(torch.tensor(0.5), 1.0) == []
+    recorder.on = False  # a recording failed
+    assert [one.loss for one in update(torch.tensor(0.25), 1.0)] == [0.5, 0.25]

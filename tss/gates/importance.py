@@ -22,6 +22,8 @@ REDUCTIONS = ("signed_mean", "mean_abs_batch", "mean_abs_sample")
 NORMS = ("abs_tanh", "relu_tanh")
 UNITS = ("matrix", "row", "block")
 
+AT_ONCE, GPU_BYTES = 8, 64 << 20
+
 # (batch, what the forward pass carries) -> loss of each example [batch]
 RowLoss = Callable[[Any, Pass], Tensor]
 
@@ -91,6 +93,12 @@ def raw_importance(
     return total / max(count, 1) * (factor if signed else factor.abs())
 
 
+def at_once(weight: Tensor) -> int:
+    """Examples whose gradients are held together, so that memory does not grow with the batch: few on a CPU, whose
+    caches are small, and some MiB on a GPU, where every piece is a handful of launches."""
+    return AT_ONCE if weight.device.type == "cpu" else max(AT_ONCE, GPU_BYTES // (4 * weight.numel()))
+
+
 class _WatchedLinear(torch.autograd.Function):
     """A linear layer whose backward adds |gradient of each example| to a sum: |delta_n^T x_n|, over n."""
 
@@ -103,10 +111,11 @@ class _WatchedLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, None, None, None, None]:
         x, weight = ctx.saved_tensors
-        for start in range(0, len(x), 8):  # a few examples at a time: memory does not grow with the batch
-            part = slice(start, start + 8)
+        few = at_once(weight)
+        for start in range(0, len(x), few):
+            part = slice(start, start + few)
             each = torch.einsum("nto,nti->noi", delta[part].float(), x[part].float())
-            ctx.total.add_(each.abs().sum(dim=0))
+            ctx.total.add_(torch.linalg.vector_norm(each, 1, dim=0))
         return delta @ weight, None, None, None, None
 
 

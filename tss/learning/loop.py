@@ -17,7 +17,7 @@ from tss.learning.parallel import ALONE, Ranks
 from tss.learning.recorded import Recorder, compiled
 from tss.learning.resume import Checkpoints, capture, restore
 from tss.learning.schedule import LearningConfig
-from tss.learning.update import Update
+from tss.learning.update import Made, Update, no_number
 from tss.methods.method import Group, Method, Moment
 from tss.randomness import seed_of, shuffler
 from tss.tasks.batches import Batch, plan
@@ -113,6 +113,8 @@ class Training:
         self.pieces = config.accumulation
         self.curve: list[list[float | None]] = []
         self.seconds, self.bad = 0.0, 0
+        self.last: float | None = None  # the loss known last
+        self.unknown: list[tuple[Lesson, Batch]] = []  # batches whose loss is not known yet
 
     def run(self) -> Outcome:
         devices = [self.device] if self.device.type == "cuda" else []
@@ -153,15 +155,15 @@ class Training:
     def _learn(self, started: float) -> None:
         stream = self._stream(self.step)
         while self.step < self.total and not self._stop():
-            lesson, batch = next(stream)
-            loss = self._step(lesson, batch)
+            self._step(*next(stream))
             self.step += 1
+            evaluated = self.step % self.every == 0 or self.step == self.total
+            saved = self.checkpoints and (self.step % self.config.checkpoint_steps == 0 or self.step == self.total)
+            if evaluated or saved:
+                self._note(self.update.settle())
             self.seconds = time.perf_counter() - started
-            dev = None
-            if self.step % self.every == 0 or self.step == self.total:
-                dev = self._evaluate(loss)
-            self._tell(loss, dev)
-            if self.checkpoints and (self.step % self.config.checkpoint_steps == 0 or self.step == self.total):
+            self._tell(self._evaluate() if evaluated else None)
+            if self.checkpoints and saved:
                 self.checkpoints.save(*capture(self))
 
     def _epoch(self, epoch: int) -> list[tuple[Lesson, list[int]]]:
@@ -183,17 +185,21 @@ class Training:
                 yield lesson, self.tables[lesson.seed_key].batch(numbers, rounded=self.recorder.on)
             epoch, skip = epoch + 1, 0
 
-    def _step(self, lesson: Lesson, batch: Batch) -> float:
+    def _step(self, lesson: Lesson, batch: Batch) -> None:
         """One optimiser step; a step whose loss or gradient is no number is left out and counted."""
         self._mode(training=True)
+        self.unknown.append((lesson, batch))
         mine, share = self.ranks.mine(lesson.kind, batch)
         loss = self.ranks.reduce(self.parameters, self._gradients(lesson, mine), share)
-        value, made = self.update(loss, self.config.factor(self.step, self.total))
-        if made:
-            self.bad = 0
-        else:
-            self._count_bad(lesson, batch)
-        return value
+        self._note(self.update(loss, self.config.factor(self.step, self.total)))
+
+    def _note(self, found: Sequence[Made]) -> None:
+        for one in found:
+            self.last, (lesson, batch) = one.loss, self.unknown.pop(0)
+            self.bad = 0 if one.made else self.bad + 1
+            self.skipped += not one.made
+            if self.bad >= self.config.bad_steps:
+                raise no_number(lesson.name, self.bad, self.step, batch.numbers)
 
     def _gradients(self, lesson: Lesson, batch: Batch) -> Tensor:
         """Backward over the batch, in pieces if asked or if memory runs out: the maths is the same."""
@@ -238,17 +244,7 @@ class Training:
         assert loss is not None
         return loss
 
-    def _count_bad(self, lesson: Lesson, batch: Batch) -> None:
-        self.skipped, self.bad = self.skipped + 1, self.bad + 1
-        if self.bad >= self.config.bad_steps:
-            rows = ", ".join(str(n + 1) for n in batch.numbers[:8])
-            raise TrainingError(
-                f"{lesson.name}: loss or gradient is not a number in {self.bad} steps in a row, up to step "
-                f"{self.step} (training rows {rows}, …). Nothing was added to the store. Try a smaller learning rate "
-                "(for TSS: --set score_lr=…) or precision=float32."
-            )
-
-    def _evaluate(self, loss: float) -> float:
+    def _evaluate(self) -> float:
         """Dev score of all lessons (minus the loss where that decides); keeps the best state."""
         self._mode(training=False)
         each = zip(self.lessons, self.dev, self.dev_batches, strict=True)
@@ -263,7 +259,7 @@ class Training:
             self.best = [p.detach().clone() for p in self.parameters]
         elif self.step > self.config.warm_steps(self.total):
             self.stale += 1
-        self.curve.append([self.step, loss, score])
+        self.curve.append([self.step, self.last, score])
         return score
 
     def _forward(self, lesson: Lesson, number: int, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -294,7 +290,7 @@ class Training:
         self.passed.fill_(batch / (self.per_epoch - 1) if self.per_epoch > 1 else 1.0)
         return Moment(batch, self.per_epoch, self.passed)
 
-    def _tell(self, loss: float, dev: float | None) -> None:
-        if self.watch:
+    def _tell(self, dev: float | None) -> None:
+        if self.watch and self.last is not None:
             best = None if self.best_key is None else self.best_key[0]
-            self.watch(Progress(self.name, self.step, self.total, loss, dev, best))
+            self.watch(Progress(self.name, self.step, self.total, self.last, dev, best))

@@ -1,20 +1,59 @@
 """What follows a backward pass: the guard, the clip, the method's say and the optimisers' steps.
 
 On a GPU all of it is one more recorded graph, as launching a dozen small kernels from Python takes longer than a small
-model's whole backward pass. The guard then is a flag that the fused optimiser reads on the device.
+model's whole backward pass. The guard then is a flag that the fused optimiser reads on the device, and the loss of a
+step is read while the next is under way: neither Python nor the GPU waits for the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from tss.errors import TrainingError
 from tss.learning.optimisers import set_rate
 from tss.learning.recorded import Recorder
 from tss.methods.method import Method
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of a step: its loss, and whether it changed anything."""
+
+    loss: float
+    made: bool
+
+
+class OnTheWay:
+    """Numbers that leave the device and are read one step later."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Tensor, torch.cuda.Event | None]] = []
+
+    def send(self, told: Tensor) -> list[Made]:
+        """told: loss and whether it was no number, [2]; may be overwritten at once. What has come until now."""
+        there = torch.empty(told.shape, dtype=told.dtype, pin_memory=told.is_cuda)
+        there.copy_(told, non_blocking=True)
+        event = torch.cuda.Event() if told.is_cuda else None
+        if event is not None:
+            event.record()
+        self._waiting.append((there, event))
+        return self.read(all_but=1)
+
+    def read(self, all_but: int = 0) -> list[Made]:
+        """Waits for what was sent, but for the latest so many, and gives it in its order."""
+        out = []
+        while len(self._waiting) > all_but:
+            there, event = self._waiting.pop(0)
+            if event is not None:
+                event.synchronize()
+            value, stopped = there.tolist()
+            out.append(Made(value, not stopped))
+        return out
 
 
 class Update:
@@ -29,25 +68,32 @@ class Update:
         recorder: Recorder,
     ):
         self.parameters, self.optimisers, self.method = parameters, optimisers, method
-        self.clip, self.recorder = clip, recorder
+        self.clip, self.recorder, self.on_the_way = clip, recorder, OnTheWay()
         # A clip is rare, weights of a whole backbone are too many to copy, and other optimisers count on the host.
         fused = all(isinstance(o, AdamW) and o.defaults["fused"] for o in optimisers)
         self.recordable = recorder.on and fused and method.steady and not clip and not method.trains_backbone
 
-    def __call__(self, loss: Tensor, factor: float) -> tuple[float, bool]:
-        """The loss, and whether the step was made. factor: the learning rate relative to its peak."""
+    def __call__(self, loss: Tensor, factor: float) -> list[Made]:
+        """Of this step and those before it, what is known by now. factor: the learning rate relative to its peak."""
         if self.recordable and self.recorder.on:
-            return self._recorded(loss, factor)
+            return self.on_the_way.send(self._recorded(loss, factor))
+        return [*self.settle(), self._plain(loss, factor)]
+
+    def settle(self) -> list[Made]:
+        """What was not known yet of the steps until now."""
+        return self.on_the_way.read()
+
+    def _plain(self, loss: Tensor, factor: float) -> Made:
         set_rate(self.optimisers, factor)
         value, size = torch.stack([loss, self._norm().to(loss)]).tolist()
         if not abs(value) + size < float("inf"):
-            return value, False
+            return Made(value, False)
         if self.clip and size > self.clip:
             for p in self.parameters:
                 if p.grad is not None:
                     p.grad.mul_(self.clip / size)
         self._move()
-        return value, True
+        return Made(value, True)
 
     def _norm(self) -> Tensor:
         return torch.stack([p.grad.norm() for p in self.parameters if p.grad is not None]).norm()
@@ -58,7 +104,8 @@ class Update:
             optimiser.step()
         self.method.after_step()
 
-    def _recorded(self, loss: Tensor, factor: float) -> tuple[float, bool]:
+    def _recorded(self, loss: Tensor, factor: float) -> Tensor:
+        """Loss and whether it was no number, on the device."""
         moved = [p for p in self.parameters if p.grad is not None]
         found = [p.grad for p in moved if p.grad is not None]
         rate = torch.full((), factor, device=loss.device)
@@ -81,5 +128,14 @@ class Update:
 
         (told,) = self.recorder(("update", len(moved)), everything, loss, rate, *found)
         assert told is not None
-        value, stopped = told.tolist()
-        return value, not stopped
+        return told
+
+
+def no_number(name: str, bad: int, step: int, numbers: Sequence[int]) -> TrainingError:
+    """What is said after too many bad steps in a row."""
+    rows = ", ".join(str(n + 1) for n in numbers[:8])
+    return TrainingError(
+        f"{name}: loss or gradient is not a number in {bad} steps in a row, up to step {step} (training rows {rows}, "
+        "…). Nothing was added to the store. Try a smaller learning rate (for TSS: --set score_lr=…) or "
+        "precision=float32."
+    )
