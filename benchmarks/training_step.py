@@ -5,8 +5,8 @@
 
 Ours is the training loop's own step: gates, straight-through gradient, guard, soft mask, AdamW, without and with the
 option `compile`. Peers are plain PyTorch on the same backbone and head: eager, compiled and, on a GPU, the whole step
-of either recorded as one CUDA graph; the fastest counts. `--peer-python` names an interpreter with the package
-`adapters`, whose step is then timed in its own process.
+of either recorded as one CUDA graph; the fastest counts. A turn on a GPU is 8 steps of a side. `--peer-python` names an
+interpreter with the package `adapters`, whose step is then timed in its own process.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from tss.tasks.lesson import Lesson, Split
 from tss.tasks.task import Lengths
 
 LABELS = 3
+TURN = 8  # steps
 STORED = {"nano": "bart-nano", "mini": "bart-mini"}
 TOY = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
 DRAWN = {"bart-large": {}, "toy": TOY}  # the defaults of transformers are BART-large
@@ -205,6 +206,17 @@ def best(times: dict[str, float], peer: str) -> tuple[float, str]:
     return own[name], ", ".join(f"{one.split(':')[1]} {value:.2f} ms" for one, value in own.items())
 
 
+def in_turns(calls: dict[str, Callable[[], Any]], args: Any, warm: int = 2) -> dict[str, float]:
+    """Median milliseconds of a step. On a GPU a turn is several steps: no training waits for the end of each."""
+    steps = TURN if args.device == "cuda" else 1
+
+    def several(call: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: [call() for _ in range(steps)]
+
+    found = alternate({name: several(call) for name, call in calls.items()}, args.device, args.repeats, warm)
+    return {name: value / steps for name, value in found.items()}
+
+
 def compare(learner: Learner, args: Any) -> list[Figure]:
     rows, length = args.rows, args.length
     learner.backbone.model.train()
@@ -215,7 +227,7 @@ def compare(learner: Learner, args: Any) -> list[Figure]:
                        ("biased", direct_adapters(learner, lesson, rows, True))):  # fmt: skip
         ways = {f"{name}:{way}": call for way, call in made.ways(args.compile).items()}
         # in turns with ours for each peer: what a machine does meanwhile hits both
-        found = alternate({"ours": ours, **ways}, args.device, args.repeats)
+        found = in_turns({"ours": ours, **ways}, args)
         times |= {f"{name}-ours": found.pop("ours"), **found}
     ways = full_tuning(learner, lesson, rows).ways(args.compile)
     learner.backbone.model.requires_grad_(False)
@@ -242,10 +254,10 @@ def compare(learner: Learner, args: Any) -> list[Figure]:
 def _quicker(make: Callable[[bool], Callable], args: Any) -> tuple[Callable, str]:
     """Our own step as the loop makes it, or with `compile`, whichever is quicker here: users may choose, too."""
     call, times = make(False), {}
-    times["plain"] = alternate({"": call}, args.device, args.repeats, warm=3)[""]
+    times["plain"] = in_turns({"": call}, args, warm=3)[""]
     if args.compile:  # a new training takes the method from the one before, so one after the other
         call = make(True)
-        times["compiled"] = alternate({"": call}, args.device, args.repeats, warm=3)[""]
+        times["compiled"] = in_turns({"": call}, args, warm=3)[""]
         if times["plain"] < times["compiled"]:
             call = make(False)
     return call, ", ".join(f"{one} {value:.2f} ms" for one, value in times.items())
@@ -256,7 +268,7 @@ def _against_full(ours: Callable, ways: dict[str, Callable], learner: Learner, a
     model, found = learner.backbone.model, {}
     for name, call in {"ours": ours, **{f"full:{way}": call for way, call in ways.items()}}.items():
         model.requires_grad_(name != "ours")
-        found |= alternate({name: call}, args.device, args.repeats)
+        found |= in_turns({name: call}, args)
     model.requires_grad_(False)
     return found
 
