@@ -178,6 +178,8 @@ class Sides:
             found[name] = call
             print(f"  {name}: ready in {time.perf_counter() - begin:.1f} s", flush=True)
         except (Exception, TooLong) as problem:  # whatever a compiler meets, the plain form is still there
+            for module in _adapted(self.peer):  # PEFT leaves the hooks of a pass that failed, and their adapters' names
+                module._forward_pre_hooks.clear()
             print(f"  {name}: left out, {type(problem).__name__}: {problem!s:.200}", flush=True)
 
     def same(self, found: list[Tensor], plain: list[Tensor]) -> None:

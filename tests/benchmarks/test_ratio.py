@@ -153,3 +153,23 @@ def test_the_peers_regions_give_its_own_numbers(tmp_path: Path, monkeypatch: pyt
     forms = sides.forms(8, region, 100)  # those with other numbers are left out
     assert list(forms) == ["ours", "eager", "compiled"]
     torch.testing.assert_close(torch.cat(forms["compiled"]()), torch.cat(forms["eager"]()), rtol=1e-3, atol=1e-4)
+
+
+def test_a_pass_of_the_peer_that_failed_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """PEFT keeps the hooks of a pass that raised: the next one would answer with the adapters of other tasks."""
+    pytest.importorskip("peft")
+    from many_tasks_in_a_batch import Sides, plant
+    from training_step import opened
+
+    learner = opened(tmp_path, "toy", "cpu", "supsup")
+    sides = Sides(learner, plant(learner, 32), 6)
+    before = torch.cat(sides.theirs(1))
+
+    def fails() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(type(sides.peer.base_model.model.decoder), "forward", lambda *_, **__: 1 / 0)
+            sides.theirs(8)
+
+    forms = {"eager": lambda: sides.theirs(8)}
+    sides._try(forms, "graph", "eager", fails)
+    assert list(forms) == ["eager"] and torch.equal(before, torch.cat(sides.theirs(1)))
