@@ -173,3 +173,26 @@ def test_a_pass_of_the_peer_that_failed_leaves_nothing_behind(tmp_path: Path, mo
     forms = {"eager": lambda: sides.theirs(8)}
     sides._try(forms, "graph", "eager", fails)
     assert list(forms) == ["eager"] and torch.equal(before, torch.cat(sides.theirs(1)))
+
+
+def test_inputs_are_counted_by_the_task_that_is_surest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import which_task
+    from tiny import tiny_path
+    from toy_tasks import toy
+
+    from tss import Learner
+
+    options = {"bottleneck": 4, "max_steps": 2, "min_steps": 1}
+    learner = Learner.open(tmp_path / "store", str(tiny_path("bart")), "supsup", device="cpu", config=options)
+    tasks = [toy("classification", "one"), toy("classification", "two", turned=True), toy("pair"), toy("tagging")]
+    tasks.append(toy("generation"))
+    for task in tasks:
+        learner.learn(task)
+    alone = which_task.found(learner, tasks, 3)
+    assert alone["tagging"] == (1, 3, 3) and alone["classification of two texts"] == (1, 3, 3)  # nobody else
+    assert alone["classification"][:2] == (2, 6) and len(alone) == 3
+    rows = [learner.ready("one").lesson.kind.row(learner.backbone, e.input, e.target) for e in tasks[0].valid]
+    doubts = which_task.doubt(learner, "one", rows)
+    assert doubts.shape == (len(rows),) and bool(((doubts > 0) & (doubts <= 1 + 1e-6)).all())
+    monkeypatch.setattr(which_task, "doubt", lambda _, name, rows: torch.full((len(rows),), float(name == "two")))
+    assert which_task.found(learner, tasks, 3)["classification"] == (2, 6, 3)  # all are taken for task one

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -90,7 +91,7 @@ class Recorder:
         random = torch.cuda.get_rng_state()
         torch.cuda.synchronize()
         try:
-            with torch.cuda.stream(torch.cuda.Stream()):
+            with torch.cuda.stream(_aside(torch.cuda.current_device())):
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     outputs = function(*held)
@@ -103,6 +104,12 @@ class Recorder:
             _put_back(random)
             return None
         return _Record(graph, held, outputs)
+
+
+@cache
+def _aside(device: int) -> torch.cuda.Stream:
+    """Where recordings are made, always the same: cuBLAS keeps a workspace of 32 MiB for every stream it meets."""
+    return torch.cuda.Stream(device)
 
 
 def _put_back(random: Tensor) -> None:
