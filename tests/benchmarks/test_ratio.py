@@ -196,3 +196,16 @@ def test_inputs_are_counted_by_the_task_that_is_surest(tmp_path: Path, monkeypat
     assert doubts.shape == (len(rows),) and bool(((doubts > 0) & (doubts <= 1 + 1e-6)).all())
     monkeypatch.setattr(which_task, "doubt", lambda _, name, rows: torch.full((len(rows),), float(name == "two")))
     assert which_task.found(learner, tasks, 3)["classification"] == (2, 6, 3)  # all are taken for task one
+
+
+def test_the_laboratory_takes_the_demos_similar_tasks_with_more_tests():
+    from demo_transfer import TESTS, similar_tasks
+
+    from tss.data.demo import demo_tasks
+
+    usual = {task.name: task for task in demo_tasks(3)}
+    found = similar_tasks(3)
+    assert [task.family for task in found].count("asc") == 5 and [task.family for task in found].count("ner") == 3
+    for task in found:
+        assert task.train == usual[task.name].train and TESTS - 8 <= len(task.test) <= TESTS
+    assert {task.name: task for task in demo_tasks(3)} == usual  # the demo itself is as it was
