@@ -73,6 +73,8 @@ def main() -> None:
     parser.add_argument("--sequence", default="heterogeneous")
     parser.add_argument("--most", type=int, default=50, help="inputs a task")
     args = parser.parse_args()
+    if not (args.store / "index.json").is_file():  # opening would make a new one
+        parser.error(f"{args.store} is no store")
     learner = Learner.open(args.store)
     if args.data:
         from tss.data.sequences import load_tasks, sequence
