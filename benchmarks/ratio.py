@@ -7,11 +7,13 @@ A line: {"benchmark", "command", "shape", "where", "versions", "figures": [{"wha
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -50,18 +52,35 @@ def faster(what: str, ours: float, peer: float, unit: str, least: float | None =
 def alternate(
     calls: dict[str, Callable[[], Any]], device: str, rounds: int = ROUNDS, warm: int = 2
 ) -> dict[str, float]:
-    """Median milliseconds of each, taking turns. On a CPU: processor time, as others may use the same cores."""
+    """Median milliseconds of each, taking turns. On a CPU: processor time, as others may use the same cores.
+
+    Python's collector waits until a call is timed: calls that take turns have it come at the same place of each turn,
+    so that one of them would pay for all.
+    """
     clock = time.perf_counter if device == "cuda" else time.process_time
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + warm):
         for name, call in calls.items():
-            synchronise(device)
-            begin = clock()
-            call()
-            synchronise(device)
+            with collected():
+                synchronise(device)
+                begin = clock()
+                call()
+                synchronise(device)
+                took = clock() - begin
             if turn >= warm:
-                times[name].append(1e3 * (clock() - begin))
+                times[name].append(1e3 * took)
     return {name: statistics.median(found) for name, found in times.items()}
+
+
+@contextmanager
+def collected() -> Iterator[None]:
+    """No garbage at the beginning, and none collected until the end."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def synchronise(device: str) -> None:

@@ -44,7 +44,7 @@ def test_an_operation_without_such_a_kernel_is_done_as_it_is_and_said(as_on_a_gp
         return x + 1
 
     assert [as_on_a_gpu(operation, x) for x in (1, 2)] == [2, 3]
-    assert calls == [True, False, False] and as_on_a_gpu.trouble.startswith("odd_cuda")
+    assert calls == [True, False, False] and "odd_cuda" in as_on_a_gpu.trouble
 
 
 def test_other_errors_are_not_swallowed(as_on_a_gpu):

@@ -95,3 +95,28 @@ def test_a_recorded_training_is_the_plain_one(name, kind):
         outcome = train(seen, method, config)
         found.append([entry[1] for entry in outcome.curve])
     assert found[1] == pytest.approx(found[0], rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_recording_that_fails_on_the_way_changes_no_number(monkeypatch):
+    real, asked = Recorder._record, []
+
+    def failing(self, function, inputs):
+        asked.append(1)
+        if len(asked) == 3:
+            return real(self, lambda *_: (torch.full((), float(inputs[0].sum())),), inputs)  # reads a number
+        return real(self, function, inputs)
+
+    found = []
+    for patched in (False, True):
+        if patched:
+            monkeypatch.setattr(Recorder, "_record", failing)
+        backbone = tiny_loaded("bart")
+        backbone.model.to("cuda")
+        lesson = small_lesson("classification", count=40, backbone=backbone)
+        method = small_method(lesson, "tss")
+        method.begin(lesson, None)
+        found.append(train([lesson], method, LearningConfig(max_steps=24, eval_steps=8, batch_size=8)))
+    assert found[0].curve == found[1].curve
+    assert not found[0].troubles and "could not be recorded" in found[1].troubles[0]

@@ -79,10 +79,12 @@ def test_what_is_recorded_is_told_one_step_later():
     assert on_the_way.read() == [Made(2.0, True)] and on_the_way.read() == []
 
 
-def test_steps_that_were_on_the_way_are_told_before_a_plain_one():
-    recorder = Calling()
-    _, told, update = moved(recorder, [(1.0, 1.0)], 0.0)
-    assert [one.loss for one in told] == [1.0]
-    assert update(torch.tensor(0.5), 1.0) == []
-    recorder.on = False  # a recording failed
-    assert [one.loss for one in update(torch.tensor(0.25), 1.0)] == [0.5, 0.25]
+def test_a_recording_that_fails_on_the_way_changes_no_number():
+    class Failing(Calling):
+        def __call__(self, key, function, *inputs):
+            self.on = False
+            return function(*inputs)
+
+    steps = [(1.0, 1.0), (0.5, 1e-3), (0.25, 2.0)]
+    (scores, told, _), (same, also, _) = (moved(recorder, steps, 0.4) for recorder in (Calling(), Failing()))
+    assert torch.equal(scores, same) and told == also

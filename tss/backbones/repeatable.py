@@ -42,7 +42,8 @@ class Repeatable:
         except RuntimeError as problem:
             if "deterministic" not in str(problem).lower():
                 raise
-            self.on, self.trouble = False, str(problem).strip().splitlines()[0]
+            why = str(problem).strip().splitlines()[0]
+            self.on, self.trouble = False, f"the same training may end otherwise next time: {why}"
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
             _switches.fill_uninitialized_memory = filling

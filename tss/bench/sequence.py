@@ -145,6 +145,8 @@ class _Testing:
             "file": entry.file,
             "frozen": meta["frozen_hash"],
         }
+        if meta.get("remarks"):
+            line["remarks"] = meta["remarks"]
         if self.testing.examples:
             if learnt is None or learnt.answers is None:
                 line["scores"], line["examples"] = test(self.learner, self.task)

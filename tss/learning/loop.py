@@ -50,6 +50,7 @@ class Outcome:
     skipped: int
     pieces: int  # more than asked for: batches were cut because memory ran out
     resumed: bool
+    troubles: list[str]  # what was slower or less repeatable than it should be
     curve: list[list[float | None]]
 
 
@@ -97,6 +98,7 @@ class Training:
         self.loss = compiled(method) if config.compile else method.loss
         self.repeatable = Repeatable(self.device)
         self.recorder = Recorder(self.device.type == "cuda" and config.record)
+        self.few_shapes = self.recorder.on  # and still if recording fails on the way: the numbers stay the same
         self.passed = torch.zeros((), device=self.device)
         self.update = Update(self.parameters, self.optimisers, method, config.clip, self.recorder)
         self.tables = {lesson.seed_key: lesson.table(lesson.train) for lesson in self.lessons}
@@ -149,6 +151,7 @@ class Training:
             skipped=self.skipped,
             pieces=self.pieces,
             resumed=saved is not None,
+            troubles=[text for text in (self.recorder.trouble, self.repeatable.trouble) if text],
             curve=self.curve,
         )
 
@@ -182,7 +185,7 @@ class Training:
         epoch, skip = divmod(start, self.per_epoch)
         while True:
             for lesson, numbers in self._epoch(epoch)[skip:]:
-                yield lesson, self.tables[lesson.seed_key].batch(numbers, rounded=self.recorder.on)
+                yield lesson, self.tables[lesson.seed_key].batch(numbers, rounded=self.few_shapes)
             epoch, skip = epoch + 1, 0
 
     def _step(self, lesson: Lesson, batch: Batch) -> None:
@@ -285,7 +288,7 @@ class Training:
 
     def _moment(self) -> Moment:
         batch = self.step % self.per_epoch
-        if not self.recorder.on:
+        if not self.few_shapes:
             return Moment(batch, self.per_epoch)
         self.passed.fill_(batch / (self.per_epoch - 1) if self.per_epoch > 1 else 1.0)
         return Moment(batch, self.per_epoch, self.passed)

@@ -7,7 +7,9 @@ the middle, say) everything goes on as plain calls, and `trouble` says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import gc
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -91,19 +93,32 @@ class Recorder:
         random = torch.cuda.get_rng_state()
         torch.cuda.synchronize()
         try:
-            with torch.cuda.stream(_aside(torch.cuda.current_device())):
+            with _nothing_freed(), torch.cuda.stream(_aside(torch.cuda.current_device())):
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     outputs = function(*held)
                 finally:
                     graph.capture_end()
         except RuntimeError as problem:
-            self.on, self.trouble = False, str(problem).strip().splitlines()[0]
+            why = str(problem).strip().splitlines()[0]
+            self.on, self.trouble = False, f"steps could not be recorded and took longer, with the same result: {why}"
             self._seen.clear()
             torch.cuda.synchronize()
             _put_back(random)
             return None
         return _Record(graph, held, outputs)
+
+
+@contextmanager
+def _nothing_freed() -> Iterator[None]:
+    """The collector may meet graphs and events of an earlier training, and freeing those breaks a recording."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @cache

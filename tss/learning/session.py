@@ -37,6 +37,7 @@ class Learnt:
             out.append(f"{self.outcome.skipped} steps were skipped because loss or gradient was not a number")
         if self.outcome.pieces > self.asked_pieces:
             out.append(f"memory ran out: batches were computed in {self.outcome.pieces} pieces, with the same result")
+        out += self.outcome.troubles
         cut = sum(row.cut for row in lesson.train.rows)
         if cut:
             limit = lesson.kind.limit(lesson.backbone)
@@ -117,6 +118,7 @@ def describe(task: Task, lesson: Lesson, learnt: Learnt, config: dict[str, Any])
         "pair": task.pair,
         "reading": asdict(lesson.kind.reading),
         "config": config,
+        "remarks": learnt.remarks(lesson),
         "facts": {**learnt.facts, "steps": learnt.outcome.steps, "seconds": learnt.outcome.seconds},
         "curve": learnt.outcome.curve,
         "task_hash": task.fingerprint(),

@@ -75,9 +75,9 @@ class Update:
 
     def __call__(self, loss: Tensor, factor: float) -> list[Made]:
         """Of this step and those before it, what is known by now. factor: the learning rate relative to its peak."""
-        if self.recordable and self.recorder.on:
+        if self.recordable:  # the same arithmetic where recording has failed since
             return self.on_the_way.send(self._recorded(loss, factor))
-        return [*self.settle(), self._plain(loss, factor)]
+        return [self._plain(loss, factor)]
 
     def settle(self) -> list[Made]:
         """What was not known yet of the steps until now."""
