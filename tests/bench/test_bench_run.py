@@ -13,15 +13,17 @@ from typing import Any
 
 import pytest
 from small_grid import METHODS, OPTIONS, small_grid, write_tasks
+from tiny import tiny_path
 
 from tss.bench import run as running
-from tss.bench.cell import Grid
+from tss.bench.cell import Backbones, Grid
 from tss.bench.collect import documents, read_runs, sequences
 from tss.bench.plan import Cell, Plan, make_plan
 from tss.bench.run import run_grid
 from tss.bench.sequence import read_header, read_log
 from tss.bench.table import tables
 from tss.errors import ConfigError, StoreError
+from tss.learner import Learner
 from tss.report.page import write_page
 
 
@@ -171,3 +173,22 @@ def test_tables_and_pages_of_a_grid(whole: Grid, tmp_path: Path):
     (sequence,) = sequences(runs)
     text = write_page(documents(runs, sequence), tmp_path / "page.html").read_text()
     assert "SupSup" in text and "0 bytes changed" in text
+
+
+def test_a_backbone_is_lent_only_to_cells_that_load_it_alike(tmp_path: Path):
+    """What a method trains is held in float32; the frozen backbone of other methods has the precision asked for."""
+    backbones, found = Backbones(), []
+    for name in ("supsup", "ncl", "one", "hat", "supsup"):
+        learner = Learner.open(
+            tmp_path / f"{len(found)}",
+            method=name,
+            backbone=tiny_path("bart"),
+            device="cpu",
+            config={"precision": "bfloat16"},
+        )
+        backbones.lend(learner)
+        found.append(learner.backbone)
+    assert [str(one.model.dtype) for one in found] == [
+        f"torch.{kind}" for kind in ("bfloat16", "float32", "float32", "bfloat16", "bfloat16")
+    ]
+    assert found[1] is found[2] and found[3] is found[4]  # and where they do, it is

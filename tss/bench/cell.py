@@ -79,12 +79,13 @@ class Backbones:
     """The backbone of the last cell, for the next one. One whose weights a method changed is not used again."""
 
     def __init__(self) -> None:
-        self._key: tuple[str, ...] = ()
+        self._key: tuple[object, ...] = ()
         self._kept: tuple[Backbone, str] | None = None
 
     def lend(self, learner: Learner) -> None:
-        config = learner.config
-        key = (learner.settings.backbone, learner.device, config.learning.precision, config.adapter.adapter_sites)
+        config, settings = learner.config, learner.settings
+        trained = method_class(settings.method).trains_backbone  # such a one is held in float32 at any precision
+        key = settings.backbone, learner.device, config.learning.precision, config.adapter.adapter_sites, trained
         if self._kept and (key != self._key or self._kept[0].fingerprint() != self._kept[1]):
             self._kept = None
         if self._kept:
