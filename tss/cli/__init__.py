@@ -109,6 +109,7 @@ bench_commands.command(no_args_is_help=True)(bench.run)
 bench_commands.command(no_args_is_help=True)(bench.table)
 bench_commands.command(no_args_is_help=True)(bench.claims)
 bench_commands.command(no_args_is_help=True)(bench.pack)
+bench_commands.command(no_args_is_help=True)(bench.again)
 bench_commands.command(hidden=True)(bench.work)
 app.add_typer(bench_commands, name="bench")
 

@@ -154,6 +154,44 @@ def pack(
     typer.echo(f"wrote {out}, {show.size(made.bytes)}: {inside}; {total}")
 
 
+def again(
+    runs: Runs,
+    cell: Annotated[str, typer.Argument(help="Its name, such as tss.ner.o0 or supsup.sum-nyt.", show_default=False)],
+    data: Annotated[Path, typer.Option(help="What `tss data prepare` wrote.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="RUNS", help="Where the new run goes.", show_default=False)],
+    backbone: Annotated[str, typer.Option(help="Its folder, if it is not known by its name.")] = "",
+    device: options.Device = None,
+    tasks: Annotated[int, typer.Option(min=0, help="Only the first so many tasks; 0: all.")] = 0,
+    within: Annotated[float, typer.Option(min=0, help="Points that the mean of a family may differ by.")] = 0.5,
+) -> None:
+    """Run one cell once more from its saved settings and compare.
+
+    Exit status 1 if the mean of a family differs by more than --within points.
+
+    \b
+    Examples:
+      tss bench again results/raw/grid.jsonl.xz tss.ner.o0 --data data --out again
+      tss bench again results/raw/grid.jsonl.xz supsup.asc-ipod --data data --out again --device cuda
+    """
+    from tss.bench import again as twice
+    from tss.bench.collect import read_runs
+
+    run_then = twice.find(read_runs(runs), cell)
+
+    with show.progress_bar() as watch:
+        found = twice.again(run_then, out, str(data), backbone=backbone, device=device, first=tasks, watch=watch)
+    rows, most = [], 0.0
+    for family, part in twice.by_family(found).items():
+        difference = twice.apart(part)
+        most = max(most, abs(difference))
+        same = sum(one.same for one in part)
+        then, now = (sum(getattr(one, key) for one in part) / len(part) for key in ("then", "now"))
+        rows.append([family, f"{then:.2f}", f"{now:.2f}", f"{difference:+.2f}", f"{same} of {len(part)}"])
+    show.table(["family", "then", "now", "difference", "equal in every digit"], rows)
+    if most > within:
+        raise typer.Exit(1)
+
+
 def work() -> None:
     """Run cells that are read from standard input; `tss bench run --jobs` starts this."""
     from tss.bench.run import work as work_on
