@@ -323,7 +323,8 @@ def main() -> int:
     if args.device == "cpu":
         one_thread()
     begin, figures = time.perf_counter(), []
-    head = {"shape": args.shape, "where": where(args.device), "versions": versions("peft")}
+    shape = f"{args.shape}, {args.only} only" if args.only else args.shape
+    head = {"shape": shape, "where": where(args.device), "versions": versions("peft")}
     print(f"{head['shape']} on {head['where']}; {head['versions']}", flush=True)
     for one in measured(args):
         figures.append(one)
