@@ -14,9 +14,13 @@ import json
 import tempfile
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from demo_options import BUDGET
 from ratio import one_thread
+
+if TYPE_CHECKING:
+    from tss import Learner
 
 HEAT = {"impt_heat": 10}  # for methods with a soft mask, as in the demo
 TESTS = 400
@@ -33,21 +37,27 @@ def similar_tasks(seed: int) -> list:
         demo._SUBJECTS = subjects
 
 
-def learnt(configuration: str, seed: int) -> dict[str, float]:
-    """Test score of every task when it was learnt."""
+def learner_of(configuration: str, seed: int, store: Path) -> Learner:
+    """With the demo's budget and options. configuration: METHOD[,key=value…]"""
     from tss import Learner
     from tss.config import resolve
-    from tss.methods import method_class
 
     method, *given = configuration.split(",")
     known = resolve(method).flat()
     options = {**BUDGET, "adapter_std": 0.1, **{key: value for key, value in HEAT.items() if key in known}}
     options |= dict(option.split("=", 1) for option in given)
-    tasks, joint, found = similar_tasks(seed), method_class(method).joint, {}
+    return Learner.open(store, method=method, device="cpu", seed=seed, config=options)
+
+
+def learnt(configuration: str, seed: int) -> dict[str, float]:
+    """Test score of every task when it was learnt."""
+    from tss.methods import method_class
+
+    tasks, joint, found = similar_tasks(seed), method_class(configuration.split(",")[0]).joint, {}
     families = [[task for task in tasks if task.family == family] for family in dict.fromkeys(t.family for t in tasks)]
     for group in families if joint else [tasks]:
         with tempfile.TemporaryDirectory() as folder:
-            learner = Learner.open(Path(folder, "store"), method=method, device="cpu", seed=seed, config=options)
+            learner = learner_of(configuration, seed, Path(folder, "store"))
             told = learner.learn_together(group) if joint else [learner.learn(task) for task in group]
         found |= {task.name: next(iter(one.scores.values())) for task, one in zip(group, told, strict=True)}
     return found

@@ -35,9 +35,9 @@ from torch import Tensor, nn
 from training_step import opened
 
 from tss import Learner, randomness
+from tss.backbones.recorded import Recorder
 from tss.learning import probes
 from tss.learning.answering import mixed_logits, mixed_pass
-from tss.learning.recorded import Recorder
 from tss.store import TaskRecord
 from tss.tasks.batches import Batch
 from tss.tasks.kind import ReadingConfig, kind_of

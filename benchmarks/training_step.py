@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from tss import Learner, randomness
 from tss.backbones.backbone import Pass
 from tss.backbones.load import available
+from tss.learning.compiled import VARIANTS
 from tss.learning.loop import Training
-from tss.learning.recorded import VARIANTS
 from tss.learning.schedule import LearningConfig
 from tss.tasks.batches import Row
 from tss.tasks.kind import ReadingConfig, kind_of

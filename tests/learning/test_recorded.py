@@ -7,8 +7,8 @@ import torch
 from small_lessons import small_lesson, small_method
 from tiny import tiny_loaded
 
+from tss.backbones.recorded import Recorder
 from tss.learning.loop import train
-from tss.learning.recorded import Recorder
 from tss.learning.schedule import LearningConfig
 from tss.methods import METHODS, method_class
 

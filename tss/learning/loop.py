@@ -10,11 +10,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from tss.backbones.recorded import Recorder
 from tss.backbones.repeatable import Repeatable
 from tss.errors import TrainingError
+from tss.learning.compiled import compiled
 from tss.learning.optimisers import build
 from tss.learning.parallel import ALONE, Ranks
-from tss.learning.recorded import Recorder, compiled
 from tss.learning.resume import Checkpoints, capture, restore
 from tss.learning.schedule import LearningConfig
 from tss.learning.update import Made, Update, no_number

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from tss.backbones.recorded import Recorder
 from tss.errors import TrainingError
 from tss.learning.optimisers import set_rate
-from tss.learning.recorded import Recorder
 from tss.methods.method import Method
 
 

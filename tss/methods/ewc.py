@@ -22,12 +22,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from tss.backbones.recorded import Recorder
 from tss.backbones.repeatable import gradients
 from tss.errors import ConfigError
 from tss.methods.method import Train
 from tss.methods.ncl import Ncl
 from tss.methods.one import TrainedLmConfig
-from tss.tasks.batches import Batch
+from tss.tasks.batches import Batch, plan
 from tss.tasks.lesson import Lesson
 
 
@@ -96,13 +97,25 @@ class Ewc(Ncl):
         names, weights = list(self.weights), list(self.weights.values())
         total = {name: torch.zeros_like(p) for name, p in self.weights.items()}
         batched = c.fisher_batch_generation if lesson.kind.by_loss else c.fisher_batch  # only generation is by_loss
+        recorder, table = (
+            Recorder(self.device.type == "cuda"),
+            lesson.table(lesson.train),
+        )
+
+        def add(ids: Tensor, mask: Tensor, target: Tensor) -> tuple[()]:
+            batch = Batch(ids, mask, target, ())
+            found = gradients(lambda: lesson.loss(batch, self.passing(batch)), weights, unused=True)
+            for name, gradient in zip(names, found, strict=True):
+                if gradient is not None:
+                    squares = gradient.square().nan_to_num_(nan=0.0, posinf=0.0)  # terms that are no numbers
+                    total[name].add_(squares, alpha=len(batch) / len(lesson.train))
+            return ()
+
         with self.backbone.full_precision():
-            for batch in lesson.batches(lesson.train.rows, 1 if c.fisher == "sample" else batched):
-                found = gradients(lambda: lesson.loss(batch, self.passing(batch)), weights, unused=True)  # noqa: B023
-                for name, gradient in zip(names, found, strict=True):
-                    if gradient is not None:
-                        squares = gradient.square().nan_to_num_(nan=0.0, posinf=0.0)  # terms that are no numbers
-                        total[name].add_(squares, alpha=len(batch) / len(lesson.train))
+            for numbers in plan(lesson.train.lengths(), 1 if c.fisher == "sample" else batched, None):
+                batch = table.batch(numbers, rounded=recorder.on)
+                recorder("fisher", add, batch.ids, batch.mask, batch.target)
+        recorder.close()
         return total
 
     def shared(self) -> dict[str, Tensor]:
