@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,14 +65,14 @@ class Panel:
         losses = [float(self.kind.loss(logits, batch)) for logits, batch in pairs]
         return sum(loss * share for loss, share in zip(losses, shares, strict=True)) / sum(shares)
 
-    def score(self, weights: Weights) -> float:
+    def answers(self, weights: Weights) -> list[Any]:
         answers: list[Any] = [None] * len(self.rows)
         for logits, batch in zip(self.together(weights), self.batches, strict=True):
             for number, answer in zip(
                 batch.numbers, self.kind.read(logits, [self.rows[i] for i in batch.numbers]), strict=True
             ):
                 answers[number] = answer.value
-        return next(iter(self.kind.score(answers, self.gold).values()))
+        return answers
 
 
 def chosen(dev: Panel, own: str, others: Sequence[str]) -> Weights:
@@ -99,7 +100,7 @@ def variants(dev: Panel, own: str, before: Sequence[str], after: Sequence[str]) 
 
 
 def measured(learner: Learner, tasks: Sequence[Task], most: int = 0) -> dict[str, dict[str, float]]:
-    """By task, the test score of every variant, and how many sub-networks answer (`… members`)."""
+    """By task, the test score of every variant, how many answers are right and how many sub-networks give them."""
     ready = {task.name: learner.ready(task.name) for task in tasks}
     found = {}
     for place, task in enumerate(tasks):
@@ -116,7 +117,10 @@ def measured(learner: Learner, tasks: Sequence[Task], most: int = 0) -> dict[str
         after = [name for name in fit if names.index(name) > place]
         told: dict[str, float] = {}
         for what, weights in variants(dev, task.name, before, after).items():
-            told[what], told[f"{what}: members"] = test.score(weights), len(weights)
+            answers = test.answers(weights)
+            told[what] = next(iter(test.kind.score(answers, test.gold).values()))
+            told[f"{what}: right"] = sum(a == b for a, b in zip(answers, test.gold, strict=True))
+            told[f"{what}: members"] = len(weights)
         told["examples"] = len(test.rows)
         found[task.name] = told
         print(f"{task.name}: " + ", ".join(f"{k} {v:.1f}" for k, v in told.items() if ":" not in k), flush=True)
@@ -160,7 +164,7 @@ def main() -> None:
 
 
 def tell(out: Path | None, about: dict[str, Any], found: dict[str, dict[str, float]]) -> None:
-    subjects = dict.fromkeys(name.split("/")[0] for name in found)
+    subjects = dict.fromkeys(re.split("[-/]", name)[0] for name in found)
     means = {
         subject: {
             what: round(fmean(told[what] for name, told in found.items() if name.startswith(subject)), 2)

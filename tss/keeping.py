@@ -12,7 +12,7 @@ from tss.learning import probes
 from tss.learning.session import Learnt, describe
 from tss.methods.method import Earlier, Kept, Method, Remembered
 from tss.results import Learned
-from tss.store import Store, TaskEntry, TaskRecord
+from tss.store import COMPANY, Store, TaskEntry, TaskRecord
 from tss.tasks.lesson import Lesson
 from tss.tasks.task import Task
 
@@ -20,8 +20,8 @@ from tss.tasks.task import Task
 def earlier(store: Store) -> list[Earlier]:
     """The newest versions of a store's tasks, for methods that look back."""
     index = store.index()
-    kinds = {name: index.entry(name).summary["kind"] for name in index.names()}
-    return [Earlier(name, kind, partial(_remembered, store, name)) for name, kind in kinds.items()]
+    entries = [index.entry(name) for name in index.names()]
+    return [Earlier(one.name, one.summary["kind"], partial(_remembered, store, one.name), one.id) for one in entries]
 
 
 def _remembered(store: Store, name: str) -> Remembered:
@@ -51,11 +51,14 @@ class Keepsake:
     def of(cls, task: Task, lesson: Lesson, learnt: Learnt, method: Method, config: dict[str, Any]) -> Keepsake:
         """Score the task (on test, or valid where there is none), make its probes, and put all it keeps together."""
         added = method.recall(learnt.kept)
+        lesson.company = tuple(member for _, member in method.company)
         split = lesson.test if len(lesson.test) else lesson.valid
         scores, answers = lesson.evaluate(split, added)
         shown, output_hash = probes.make(lesson, split.rows, added)
         meta = describe(task, lesson, learnt, config) | {"scores": scores, "probe_hash": output_hash}
         summary = {"kind": task.kind, "labels": len(task.labels), "scores": scores, **learnt.facts}
+        if method.company:
+            summary[COMPANY] = [id for id, _ in method.company]
         head = {f"head.{k}": v.detach().cpu() for k, v in lesson.head.state_dict().items()}
         kept = {f"method.{k}": v for k, v in learnt.kept.tensors.items()}
         record = TaskRecord(task.name, meta, learnt.kept.gates, {**head, **kept}, shown, summary)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from tss.methods.method import Method
 from tss.operations import StoreOperations
 from tss.results import Learned, TaskCheck, TaskInfo
 from tss.settings import Settings, choose_device
-from tss.store import Store, TaskRecord
+from tss.store import Store, TaskEntry, TaskRecord
 from tss.store.layout import INDEX
 from tss.tasks.lesson import Lesson
 from tss.tasks.names import check_name
@@ -219,15 +219,20 @@ class Learner(StoreOperations):
         entry = self.store.index().entry(check_name(name))
         self._follow_shared()
 
-        def read() -> TaskRecord:
-            return self.store.read(entry.name, entry.version)
-
+        read = partial(self.store.read, entry.name, entry.version)
         if fresh:
-            return self._made_ready(read())
-        return self.resident.get(entry.file, read, self.backbone, self.method)
+            others = [self.store.read(one.name, one.version) for one in self.store.index().company(entry)]
+            return self._made_ready(read(), [self._made_ready(one) for one in others])
+        return self.resident.get(entry.file, read, self.backbone, self.method, partial(self._company, entry))
 
-    def _made_ready(self, record: TaskRecord) -> Ready:
-        return Ready.of(record, self.backbone, self.method)
+    def _company(self, entry: TaskEntry) -> list[Ready]:
+        others = [
+            (one.file, partial(self.store.read, one.name, one.version)) for one in self.store.index().company(entry)
+        ]
+        return [self.resident.get(f"{file} alone", read, self.backbone, self.method) for file, read in others]
+
+    def _made_ready(self, record: TaskRecord, company: Sequence[Ready] = ()) -> Ready:
+        return Ready.of(record, self.backbone, self.method, company=company)
 
     def _follow_shared(self) -> None:
         """Methods whose tasks share weights answer with the latest ones, also when another process learnt since."""

@@ -69,6 +69,12 @@ class StoreOperations:
             )
         index = self.store.index()
         entry = index.entry(check_name(name), version)
+        if index.company(entry):
+            others = ", ".join(repr(one.name) for one in index.company(entry))
+            raise StoreError(
+                f"task {entry.name!r} answers together with {others}, so it cannot be carried alone; copy the whole "
+                "folder of the store, or learn it with company=0"
+            )
         record = self.store.read(entry.name, entry.version)
         return portable.write(file, portable.Carried(record, entry.version, index.identity))
 

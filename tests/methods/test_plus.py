@@ -135,3 +135,128 @@ def test_a_store_of_inherited_tasks_never_changes_and_names_parents(tmp_path):
 def test_bad_options_are_refused(bad):
     with pytest.raises(ConfigError):
         PlusConfig(**bad)
+
+
+def sentiment(name, rows):
+    from tss.tasks.task import Task
+
+    return Task.from_lists(name, "classification", rows, rows[:8], rows[:8])
+
+
+WORDS = ["fine", "fair", "dull", "poor", "warm", "cold", "kind", "rude"]
+GOOD = {"fine", "fair", "warm", "kind"}
+
+
+def rows_of(words):
+    return [(f"a {one} {two}", "good" if one in GOOD else "bad") for one in words for two in ("day", "book", "meal")]
+
+
+def in_company(path, **changes):
+    config = {**QUICK, "max_steps": 30, "company": 2, "head_lr": 3e-2, **changes}
+    learner = Learner.open(path, method="tss+", backbone=str(tiny_path("bart")), device="cpu", config=config)
+    for i, words in enumerate((WORDS, WORDS[2:], WORDS[:6])):
+        learner.learn(sentiment(f"task {i}", rows_of(words)))
+    return learner
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Everyone that is known is asked, whether it helps or not."""
+    import tss.methods.plus as plus
+
+    monkeypatch.setattr(plus, "invited", lambda lesson, own, guests, most: list(range(len(guests)))[:most])
+
+
+def test_tasks_answer_together_with_those_that_know_their_labels(tmp_path, asked):
+    learner = in_company(tmp_path / "store")
+    index = learner.store.index()
+    assert [[one.name for one in index.company(index.entry(f"task {i}"))] for i in range(3)] == [
+        [],
+        ["task 0"],
+        ["task 0", "task 1"],
+    ]
+    text = ["a fine day", "a rude book", "a dull meal"]
+    alone = Learner.open(tmp_path / "store", device="cpu")
+    chances = []
+    for name in ("task 2", "task 0", "task 1"):
+        ready = alone.ready(name)
+        ready.lesson.company = ()
+        batch = ready.lesson.batch([ready.lesson.kind.input_row(alone.backbone, (one,)) for one in text])
+        with torch.no_grad():
+            chances.append(ready.lesson.logits(batch, ready.added).softmax(-1))
+    mean = torch.stack(chances).mean(0)
+    told = learner.predict("task 2", text, details=True)
+    for one, expected in zip(told, mean, strict=True):
+        assert one["confidence"] == pytest.approx(float(expected.max()), abs=1e-5)
+    mixed = learner.predict(["task 2", "task 0", "task 2"], [text[0], text[1], text[2]], details=True)
+    assert [mixed[0]["answer"], mixed[2]["answer"]] == [told[0]["answer"], told[2]["answer"]]
+    assert all(check.status == "equal" for check in learner.verify())
+
+
+def test_company_stays_when_its_tasks_are_removed_and_collected(tmp_path, asked):
+    learner = in_company(tmp_path / "store")
+    before = learner.predict("task 2", ["a fine day"], details=True)
+    learner.remove("task 0")
+    learner.gc()
+    again = Learner.open(tmp_path / "store", device="cpu")
+    assert again.predict("task 2", ["a fine day"], details=True) == before
+    assert [info.name for info in again.tasks()] == ["task 1", "task 2"]
+    assert all(check.status == "equal" for check in again.verify())
+    again.remove("task 1")
+    again.remove("task 2")  # nobody asks task 0 any more
+    again.gc()
+    assert again.store.index().tasks == ()
+
+
+def test_damage_of_one_is_told_of_those_that_ask_it(tmp_path, asked):
+    learner = in_company(tmp_path / "store", rivals=0)  # no parent, whose damage would be its own
+    entry = learner.store.index().entry("task 1")
+    (tmp_path / "store" / entry.file).write_bytes(b"gone")
+    found = learner.store.damage()
+    assert set(found) == {"task 1", "task 2"} and "'task 1', which answers beside it" in found["task 2"]
+    with pytest.raises(DamagedError, match="task 1"):
+        Learner.open(tmp_path / "store", device="cpu").predict("task 2", ["a fine day"])
+    assert Learner.open(tmp_path / "store", device="cpu").predict("task 0", ["a fine day"])
+
+
+def test_a_task_in_company_is_not_carried_alone(tmp_path, asked):
+    from tss.errors import StoreError
+
+    learner = in_company(tmp_path / "store")
+    with pytest.raises(StoreError, match="answers together with 'task 0', 'task 1'"):
+        learner.export("task 2", tmp_path / "task.tss")
+    assert learner.export("task 0", tmp_path / "task.tss") > 0
+
+
+def test_company_is_asked_only_where_dev_says_so():
+    from tss.backbones.backbone import Pass
+    from tss.methods.company import guest, invited
+
+    lesson = small_lesson("classification", count=24)
+    method = small_method(lesson, "tss+")
+    one = stored(method, labels=lesson.kind.labels).read()
+    gates = Pass(method.bank.functions(method.fixed))
+    right, wrong = (guest(lesson, one, gates) for _ in range(2))
+    gold = torch.tensor([row.target[0] for row in lesson.valid.rows])
+
+    class Knows(torch.nn.Module):
+        """A head that gives each row of the one batch the right label, or the other one."""
+
+        def __init__(self, sure):
+            super().__init__()
+            self.sure = sure
+
+        def forward(self, features):
+            numbers = next(iter(lesson.batches(lesson.valid.rows, 64))).numbers
+            return self.sure * torch.nn.functional.one_hot(gold[list(numbers)], len(lesson.kind.labels)).float()
+
+    object.__setattr__(right, "head", Knows(9.0))
+    object.__setattr__(wrong, "head", Knows(-9.0))
+    assert invited(lesson, gates, [wrong, right], 1) == [1]
+    assert invited(lesson, gates, [wrong], 1) == []
+    assert guest(lesson, Remembered(one.kept, one.head, ("other",)), gates) is None
+
+
+def test_company_must_be_a_number_of_tasks():
+    with pytest.raises(ConfigError, match="company is at least 0"):
+        PlusConfig(company=-1)

@@ -52,7 +52,7 @@ def question(ready: Ready, value: Any, where: str) -> Question:
     """Encode an input. Raises TaskError."""
     given = as_given(ready, value, where)
     kind, backbone = ready.lesson.kind, ready.lesson.backbone
-    shared = kind.together(backbone) if ready.method.mixable else None
+    shared = kind.together(backbone) if ready.method.mixable and not ready.lesson.company else None
     return Question(ready, given, kind.input_row(backbone, given), id(ready) if shared is None else shared)
 
 
@@ -93,7 +93,7 @@ def _answers(tasks: list[Ready], sizes: list[int], rows: list[Row]) -> list[Answ
     batch = collate(rows, (), backbone.text.pad, single=True).to(backbone.device)
     added = mixed_pass(tasks, sizes)
     if len(tasks) == 1:
-        return kind.answers(backbone, lesson.head, batch, rows, added)
+        return lesson.answer(batch, rows, added)
     parts = zip(tasks, _split(rows, sizes), strict=True)
     if isinstance(kind, Generation):
         texts = backbone.generate(batch.ids, batch.mask, added, **dict(kind.together(backbone)))

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from tss.learning import probes
 from tss.methods.method import Kept, Method
 from tss.tasks.example import check_labels_known
 from tss.tasks.kind import ReadingConfig
-from tss.tasks.lesson import Lesson
+from tss.tasks.lesson import Lesson, Member
 from tss.tasks.task import Example, Lengths
 
 READY_BYTES = 1 << 30  # bits, heads and whatever else a method keeps of its tasks
@@ -60,10 +61,18 @@ class Ready:
     full: Full | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, record: Any, backbone: Backbone, method: Method, full: Full | None = None) -> Ready:
-        """Raises DamagedError where the record holds something no task of this method can."""
+    def of(
+        cls, record: Any, backbone: Backbone, method: Method, full: Full | None = None, company: Sequence[Ready] = ()
+    ) -> Ready:
+        """company: who answers beside it. Raises DamagedError where a record holds something no such task can."""
         with sound(record.name):
-            return cls._of(record, backbone, method, full)
+            made = cls._of(record, backbone, method, full)
+            lesson = made.lesson
+            lesson.company = tuple(
+                Member.of(lesson.kind.labels, one.lesson.head, partial(getattr, one, "added"), one.lesson.kind.labels)
+                for one in company
+            )
+            return made
 
     @classmethod
     def _of(cls, record: Any, backbone: Backbone, method: Method, full: Full | None) -> Ready:
@@ -166,10 +175,18 @@ class Resident:
     def __len__(self) -> int:
         return len(self._ready)
 
-    def get(self, file: str, read: Callable[[], Any], backbone: Backbone, method: Method) -> Ready:
+    def get(
+        self,
+        file: str,
+        read: Callable[[], Any],
+        backbone: Backbone,
+        method: Method,
+        company: Callable[[], Sequence[Ready]] = tuple,
+    ) -> Ready:
         if file not in self._ready:
             record = replace(read(), probes={})  # only a proof needs them, and it reads from disk
-            ready = self._ready[file] = Ready.of(record, backbone, method, self._full)
+            ready = Ready.of(record, backbone, method, self._full, company())
+            self._ready[file] = ready
             self._bytes += ready.bytes
             while self._bytes > self._most and len(self._ready) > 1:
                 self.forget(next(iter(self._ready)))

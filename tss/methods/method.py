@@ -18,7 +18,7 @@ from tss.backbones.backbone import Backbone, Pass
 from tss.tasks.batches import Batch
 from tss.tasks.example import KINDS
 from tss.tasks.kind import Kind, kind_of
-from tss.tasks.lesson import Lesson
+from tss.tasks.lesson import Lesson, Member
 
 # train(lessons, method) -> outcome: the loop, handed to `begin` for probes and inner trainings
 Train = Callable[..., Any]
@@ -71,6 +71,7 @@ class Earlier:
     name: str
     kind: str
     read: Callable[[], Remembered]
+    id: int = 0  # its number in the store
 
 
 class Method:
@@ -88,6 +89,7 @@ class Method:
     computed in pieces of like length.
     mixable: a task adds adapters to the backbone and nothing else, so that one forward pass can answer many tasks.
     earlier: the tasks of the store, oldest first, set before `begin`. parent: the one this task started from, if any.
+    company: after `end`, the stored tasks that answer beside this one, each as its number and what it is asked through.
     moment: set by the loop for every training step; None outside of one, as in evaluation.
     """
 
@@ -106,6 +108,7 @@ class Method:
     Config: ClassVar[type]
     moment: Moment | None = None
     earlier: Sequence[Earlier] = ()
+    company: Sequence[tuple[int, Member]] = ()
     parent: str | None = None
 
     def __init__(self, backbone: Backbone, adapters: AdapterConfig, config: Any, seed: int):

@@ -8,11 +8,14 @@ similar tasks learnt is inherited whole, with the rows of the head whose labels 
 its gates, as the difference from its parent; nothing is shared and nothing is kept for the race but what answers.
 Which stored tasks race: those whose features predict the targets best by ridge regression with one row left out
 (classification, tagging), or whose sub-network gives the targets the smallest loss (generation). Cost: a forward pass
-of a few rows for each stored task of the kind, and (rivals + 1) x `race_steps` steps.
+of a few rows for each stored task of the kind, and (rivals + 1) x `race_steps` steps. With `company`, stored tasks that
+know the same labels may answer beside the new one (`company.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,6 +26,7 @@ from torch import Tensor, nn
 
 from tss.errors import ConfigError, DamagedError
 from tss.gates.scores import draw_scores
+from tss.methods.company import guest, invited
 from tss.methods.method import Earlier, Remembered, Train
 from tss.methods.supsup import GateConfig, SupSup
 from tss.tasks.batches import IGNORED
@@ -38,11 +42,14 @@ class PlusConfig(GateConfig):
     rivals: int = 2  # stored tasks that race against a fresh start
     race_steps: int = 40
     head_start: bool = True  # rows of the parent's head for labels of the same name
+    company: int = 0  # stored tasks with the same labels that may answer beside the new one; each is a pass more
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.sticky > 0:
             raise ConfigError(f"sticky must be above 0, not {self.sticky}")
+        if self.company < 0:
+            raise ConfigError(f"company is at least 0, not {self.company}")
         if self.rivals < 0 or self.race_steps < 1:
             raise ConfigError(f"rivals are at least 0 and race_steps at least 1, not {self.rivals}, {self.race_steps}")
 
@@ -54,6 +61,7 @@ class Plus(SupSup):
     Config: ClassVar[type] = PlusConfig
 
     def begin(self, lesson: Lesson, train: Train) -> None:
+        self.company = ()
         known = self._screen(lesson)[: self.config.rivals] if len(lesson.train) >= LEAST_RACE else []
         chosen = self._race(lesson, [None, *known], train) if known else None
         self.parent = None if chosen is None else chosen[0].name
@@ -72,17 +80,17 @@ class Plus(SupSup):
         assert self._chosen.kept.gates is not None
         return self.config.sticky * fresh.abs() * torch.where(self._chosen.kept.gates, 1.0, -1.0)
 
+    def _known(self, lesson: Lesson) -> Iterator[tuple[Earlier, Remembered]]:
+        """Stored tasks of the same kind."""
+        for earlier in self.earlier:
+            if earlier.kind == lesson.kind.name:
+                with suppress(DamagedError):  # `tss verify` tells; a new task can do without it
+                    yield earlier, earlier.read()
+
     def _screen(self, lesson: Lesson) -> list[tuple[Earlier, Remembered]]:
         """Stored tasks of the same kind, the most suitable first."""
         split = Split(lesson.train.rows[:SCREENED], lesson.train.gold[:SCREENED])
-        found = []
-        for earlier in self.earlier:
-            if earlier.kind == lesson.kind.name:
-                try:
-                    remembered = earlier.read()
-                except DamagedError:  # `tss verify` tells; a new task can do without it
-                    continue
-                found.append((unfitness(lesson, split, self.recall(remembered.kept)), (earlier, remembered)))
+        found = [(unfitness(lesson, split, self.recall(one[1].kept)), one) for one in self._known(lesson)]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
     def _race(self, lesson: Lesson, starts, train: Train):
@@ -102,8 +110,18 @@ class Plus(SupSup):
             losses.append(train([raced], self, max_steps=steps, min_steps=steps, eval_steps=steps, warmup=0.0).dev_loss)
         return starts[losses.index(min(losses))]
 
+    def end(self, lesson: Lesson) -> None:
+        super().end(lesson)
+        if not self.config.company or lesson.kind.by_loss:  # texts are not chosen among labels
+            return
+        asked = [(one.id, guest(lesson, stored, self.recall(stored.kept))) for one, stored in self._known(lesson)]
+        guests = [(id, member) for id, member in asked if member is not None]
+        found = invited(lesson, self.recall(self.kept()), [member for _, member in guests], self.config.company)
+        self.company = tuple(guests[i] for i in found)
+
     def facts(self) -> dict[str, float]:
-        return {**super().facts(), "inherited": float(self._chosen is not None)}
+        asked = {"members": float(len(self.company))} if self.config.company else {}
+        return {**super().facts(), "inherited": float(self._chosen is not None), **asked}
 
 
 @torch.no_grad()

@@ -51,16 +51,17 @@ def _with(index: Index, withdrawn: dict[int, bool]) -> Index:
 def collected(reader: Reader, index: Index) -> tuple[Index, dict[str, bytes]]:
     """The index without what is withdrawn, and the bytes of the files it needs anew.
 
-    A task kept as the difference from one that goes is kept as the difference from the next one before it that stays,
-    or in full. Raises `DamagedError` if such a task cannot be read: then nothing can be collected before it is removed
-    or restored.
+    A task that is withdrawn but answers beside another one stays. One kept as the difference from one that goes is kept
+    as the difference from the next one before it that stays, or in full. Raises `DamagedError` if such a task cannot be
+    read: then nothing can be collected before it is removed or restored.
     """
     tasks, blobs = [], {}
+    asked = {one.id for entry in index.tasks if not entry.withdrawn for one in index.company(entry)}
     # by old file: the old entry that gates can be taken from, and the new one that stands for it
     standing: dict[str, tuple[TaskEntry, TaskEntry] | None] = {}
     for entry in index.tasks:  # parents come before their children
         parent = standing[entry.parent] if entry.parent else None
-        if entry.withdrawn:
+        if entry.withdrawn and entry.id not in asked:
             standing[entry.file] = parent
             continue
         new = entry

@@ -20,11 +20,12 @@ from typing import Any
 
 import torch
 
-from tss.errors import StoreError, UnknownTaskError, nearest
+from tss.errors import DamagedError, StoreError, UnknownTaskError, nearest
 
 FORMAT = 2  # the newest that is read; an index is written in the oldest that can say it: 1 without withdrawn tasks
 NEEDS = "0.1.0"  # the first release that reads FORMAT; a reader that is too old shows it to the user
 DEEPEST = 7  # differences between a task's gates and the full gates they rest on
+COMPANY = "company"  # where a summary lists those who answer beside the task
 INDEX = "index.json"
 INDEX_COPY = "index.backup.json"
 FOLDERS = ("tasks", "shared", "running")
@@ -54,6 +55,7 @@ class TaskRecord:
 class TaskEntry:
     """One version of a task. `id` counts up and is never used again; `parent` is the file its gates differ from.
 
+    summary: small facts; under COMPANY the ids of tasks learnt before that answer beside it.
     withdrawn: rolled back or removed; history that answers no more, kept until it is collected.
     """
 
@@ -100,6 +102,18 @@ class Index:
         return {entry.name: entry for entry in self.tasks if not entry.withdrawn}  # keeps the place of the first
 
     @cached_property
+    def _by_id(self) -> dict[int, TaskEntry]:
+        return {entry.id: entry for entry in self.tasks}
+
+    def company(self, entry: TaskEntry) -> tuple[TaskEntry, ...]:
+        """The tasks that answer beside one. Raises `DamagedError` if they are not all there."""
+        ids = entry.summary.get(COMPANY, [])
+        known = self._by_id
+        if not isinstance(ids, list) or not all(isinstance(id, int) and id in known and id < entry.id for id in ids):
+            raise DamagedError(f"task {entry.name!r} lacks tasks that answer beside it; learn it again", (entry.name,))
+        return tuple(known[id] for id in ids)
+
+    @cached_property
     def by_file(self) -> dict[str, TaskEntry]:
         """Every version by the name of its file."""
         return {entry.file: entry for entry in self.tasks}
@@ -139,12 +153,14 @@ class Index:
         raise UnknownTaskError(f"task {name!r} has no version {version}; it has {versions}")
 
     def dependants(self, file: str) -> tuple[TaskEntry, ...]:
-        """The tasks that cannot be read without this file: the one it holds and all that differ from it."""
+        """The tasks that cannot answer without this file: those it is read for, and those that ask one of them."""
         lost = {file}
         found = []
         for entry in self.tasks:  # parents come before their children
             if entry.file in lost or entry.parent in lost:
                 lost.add(entry.file)
+                found.append(entry)
+            elif any(one.file in lost for one in self.company(entry)):
                 found.append(entry)
         return tuple(found)
 

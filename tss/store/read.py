@@ -91,9 +91,10 @@ class Reader:
                     _task_content(self.root, entry)
                 except _Bad as bad:
                     reasons[entry.file] = str(bad)
-            if entry.file in reasons:
+            reason = reasons.get(entry.file) or _missed(index, entry, reasons)
+            if reason:
                 newest = index.in_use(entry)
-                found[entry.name if newest else f"{entry.name} (version {entry.version})"] = reasons[entry.file]
+                found[entry.name if newest else f"{entry.name} (version {entry.version})"] = reason
         return found
 
     def _gates(self, index: Index, entry: TaskEntry, found: _Content) -> np.ndarray | None:
@@ -119,6 +120,15 @@ class Reader:
             self._decoded[entry.sha256] = difference.pack(gates)
             while len(self._decoded) > _REMEMBERED:
                 self._decoded.pop(next(iter(self._decoded)))
+
+
+def _missed(index: Index, entry: TaskEntry, reasons: dict[str, str]) -> str:
+    """Why a task cannot answer though its own file is whole: one that answers beside it is damaged."""
+    try:
+        lost = [one for one in index.company(entry) if one.file in reasons]
+    except DamagedError as problem:
+        return str(problem)
+    return f"{lost[0].name!r}, which answers beside it, is damaged: {reasons[lost[0].file]}" if lost else ""
 
 
 def _apply(entry: TaskEntry, found: _Content, before: np.ndarray | None) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tss.tasks.batches import Batch, Row, Table, collate, plan
 from tss.tasks.kind import Answer, Kind, ReadingConfig, kind_of
@@ -36,6 +36,25 @@ class Split:
         return self if count >= len(self) else Split(self.rows[:count], self.gold[:count])
 
 
+@dataclass(frozen=True)
+class Member:
+    """The sub-network and head of another task, asked beside a task's own. columns: the task's labels among its."""
+
+    head: nn.Module
+    added: Callable[[], Any]
+    columns: list[int]
+
+    @classmethod
+    def of(cls, labels: Sequence[str], head: nn.Module, added: Callable[[], Any], known: Sequence[str]) -> Member:
+        """labels: those of the task; known: those of the head. Raises ValueError if it lacks one."""
+        return cls(head, added, [tuple(known).index(label) for label in labels])
+
+
+def in_company(each: Sequence[Tensor]) -> Tensor:
+    """Logits of several as those of one: the logarithm of their mean chances."""
+    return torch.stack([logits.float().softmax(dim=-1) for logits in each]).mean(dim=0).clamp(min=1e-12).log()
+
+
 class Lesson:
     """What the loop and a method see of a task. `seed_key` decides the head's first numbers and the batch order."""
 
@@ -43,6 +62,7 @@ class Lesson:
         self.backbone, self.kind, self.name, self.seed_key = backbone, kind, name, seed_key
         self.head = kind.head(backbone.width, seed_key).to(backbone.device)
         self.train, self.valid, self.test = Split([], []), Split([], []), Split([], [])
+        self.company: tuple[Member, ...] = ()  # who answers beside it once it is learnt
 
     @classmethod
     def of(
@@ -83,7 +103,18 @@ class Lesson:
             yield self.batch(rows, numbers)
 
     def logits(self, batch: Batch, added) -> Tensor:
-        return self.kind.logits(self.backbone, self.head, batch, added)
+        own = self.kind.logits(self.backbone, self.head, batch, added)
+        return in_company([own, *(self.asked(member, batch) for member in self.company)]) if self.company else own
+
+    def asked(self, member: Member, batch: Batch) -> Tensor:
+        """A member's logits of this task's labels."""
+        return self.kind.logits(self.backbone, member.head, batch, member.added())[..., member.columns]
+
+    def answer(self, batch: Batch, rows: Sequence[Row], added) -> list[Answer]:
+        """Answers to the rows of a batch."""
+        if self.company:
+            return self.kind.read(self.logits(batch, added), rows)
+        return self.kind.answers(self.backbone, self.head, batch, rows, added)
 
     def loss(self, batch: Batch, added) -> Tensor:
         return self.kind.loss(self.logits(batch, added), batch)
@@ -98,7 +129,7 @@ class Lesson:
         out: list[Answer | None] = [None] * len(rows)
         for batch in self.batches(rows, size):
             chosen = [rows[i] for i in batch.numbers]
-            found = self.kind.answers(self.backbone, self.head, batch, chosen, added)
+            found = self.answer(batch, chosen, added)
             for number, answer in zip(batch.numbers, found, strict=True):
                 out[number] = answer
         return [answer for answer in out if answer is not None]
