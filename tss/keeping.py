@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from tss.learning import probes
+from tss.learning.resident import Ready
 from tss.learning.session import Learnt, describe
 from tss.methods.method import Earlier, Kept, Method, Remembered
 from tss.results import Learned
@@ -35,6 +36,16 @@ def _remembered(store: Store, name: str) -> Remembered:
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def asked_again(record: TaskRecord, ready: Ready) -> TaskRecord:
+    """The record with the answers that the task gives to its probes now, here."""
+    asked = {name: tensor for name, tensor in record.probes.items() if name.startswith("input.")}
+    outputs = probes.answer(ready.lesson, asked, ready.added)
+    backbone = ready.lesson.backbone
+    here = probes.environment(backbone.device, backbone.model.dtype)
+    meta = {**record.meta, "probe_hash": probes.digest(outputs), "environment": here}
+    return replace(record, meta=meta, probes={**asked, **outputs})
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from tss.errors import ConfigError, StoreError
+from tss.keeping import asked_again
 from tss.methods import method_class
 from tss.results import TaskInfo
 from tss.settings import Settings
-from tss.store import Collected, Store, portable
+from tss.store import COMPANY, Collected, Index, Store, TaskEntry, portable
 from tss.tasks.names import check_name
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class StoreOperations:
 
         def _identity(self) -> dict[str, Any]: ...
         def _identify(self) -> None: ...
-        def _made_ready(self, record: Any) -> Ready: ...
+        def _made_ready(self, record: Any, company: Sequence[Ready] = ()) -> Ready: ...
 
     def rollback(self, name: str, version: int | None = None) -> TaskInfo:
         """Answer with the version of a task before the present one, or with the version asked for.
@@ -55,6 +57,40 @@ class StoreOperations:
         """
         with self.store.writing(wait=_WAIT):
             return self.store.gc()
+
+    def revisit(self, names: Sequence[str] | None = None) -> list[TaskInfo]:
+        """Let tasks answer together with later ones that chose them as company; returns those that changed.
+
+        What helps a new task is taken to help the old one, too: no example of it is kept that could tell. At most as
+        many are asked as a new task may ask (`company`). Sub-networks and heads stay as they are; each task that
+        changes gets a new version, and `rollback` undoes it. Raises UnknownTaskError, DamagedError, StoreError; tasks
+        before the one it is raised for have changed then.
+        """
+        changed = []
+        with self.store.writing(wait=_WAIT):
+            for name in names or self.store.index().names():
+                index = self.store.index()
+                entry = index.entry(check_name(name))
+                record = self.store.read(entry.name, entry.version)
+                new = self._newcomers(index, entry, set(record.meta["labels"]))
+                if new:
+                    company = [*index.company(entry), *new]
+                    others = [self._made_ready(self.store.read(one.name, one.version)) for one in company]
+                    record = asked_again(record, self._made_ready(record, others))
+                    record = replace(record, summary={**record.summary, COMPANY: [one.id for one in company]})
+                    changed.append(TaskInfo.of(self.store.add(record, parent=entry.name, new_version=True)))
+        return changed
+
+    def _newcomers(self, index: Index, entry: TaskEntry, labels: set[str]) -> list[TaskEntry]:
+        """Later tasks that ask this one and know its labels, as many as there is room for, oldest first."""
+        present = [one.name for one in index.company(entry)]
+        room = getattr(self.settings.config().method, "company", 0) - len(present)
+        found: list[TaskEntry] = []
+        for other in (index.entry(name) for name in index.names() if name not in (entry.name, *present)):
+            if len(found) < room and any(one.name == entry.name for one in index.company(other)):
+                record = self.store.read(other.name, other.version, gates=False)
+                found += [other] if labels <= set(record.meta["labels"]) else []
+        return found
 
     def export(self, name: str, file: str | PathLike[str], version: int | None = None) -> int:
         """Write a task into one new file that `import_` reads; returns its bytes.

@@ -260,3 +260,38 @@ def test_company_is_asked_only_where_dev_says_so():
 def test_company_must_be_a_number_of_tasks():
     with pytest.raises(ConfigError, match="company is at least 0"):
         PlusConfig(company=-1)
+
+
+def test_earlier_tasks_revisited_answer_together_with_later_ones_and_can_go_back(tmp_path, asked):
+    learner = in_company(tmp_path / "store")
+    text = ["a fine day", "a rude book"]
+    before = {name: learner.predict(name, text, details=True) for name in ("task 0", "task 1", "task 2")}
+    changed = learner.revisit()
+    assert [(info.name, info.version) for info in changed] == [("task 0", 2), ("task 1", 2)]
+    index = learner.store.index()
+    together = [
+        {one.name for one in (index.entry(f"task {i}"), *index.company(index.entry(f"task {i}")))} for i in range(3)
+    ]
+    assert together == [{"task 0", "task 1", "task 2"}] * 3
+    assert learner.predict("task 2", text, details=True) == before["task 2"]
+    # The same three answer for each of them now; only the order of the sum differs.
+    first, last = (learner.predict(name, text, details=True) for name in ("task 0", "task 2"))
+    for one, other in zip(first, last, strict=True):
+        assert one["answer"] == other["answer"] and one["confidence"] == pytest.approx(other["confidence"], abs=1e-5)
+    assert first != before["task 0"]
+    assert all(check.status == "equal" for check in learner.verify())
+    assert learner.revisit() == []
+    learner.rollback("task 0")
+    assert learner.predict("task 0", text, details=True) == before["task 0"]
+
+
+def test_no_more_are_asked_than_a_new_task_may_ask(tmp_path, asked):
+    learner = in_company(tmp_path / "store", company=1)
+    assert [info.name for info in learner.revisit()] == ["task 0"]
+    index = learner.store.index()
+    assert [len(index.company(index.entry(f"task {i}"))) for i in range(3)] == [1, 1, 1]
+
+
+def test_stores_without_company_have_nothing_to_revisit(tmp_path):
+    learner = in_company(tmp_path / "store", company=0)
+    assert learner.revisit() == [] and learner.store.index().next_id == 4

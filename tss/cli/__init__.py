@@ -89,7 +89,7 @@ for command in (
     demo.report,
 ):
     app.command(no_args_is_help=command is not demo.demo and command is not look.methods)(command)
-for called in (history.export, history.import_, history.rollback, history.remove, history.gc):
+for called in (history.export, history.import_, history.rollback, history.revisit, history.remove, history.gc):
     app.command(called.__name__.rstrip("_"), no_args_is_help=True)(called)
 
 data_commands = typer.Typer(

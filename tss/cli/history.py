@@ -1,4 +1,4 @@
-"""`tss export`, `import`, `rollback`, `remove` and `gc`: carry tasks, go back, remove, tidy up."""
+"""`tss export`, `import`, `rollback`, `revisit`, `remove`, `gc`: carry tasks, go back, revisit, remove, tidy up."""
 
 from __future__ import annotations
 
@@ -98,6 +98,33 @@ def rollback(
     if as_json:
         show.document({"task": asdict(info)})
     else:
+        typer.echo(f"{show.printable(info.name)} is at version {info.version}")
+
+
+def revisit(
+    store: options.Store,
+    tasks: Annotated[list[str] | None, typer.Argument(help="Only these.", show_default="all")] = None,
+    as_json: show.Json = False,
+) -> None:
+    """Let earlier tasks answer together with later ones that are alike.
+
+    For stores of TSS+ learnt with `--set company=N`: a task answers together with those that chose it as company when
+    they were learnt. Nothing is trained, no example is needed; each task that changes gets a new version, and
+    `tss rollback` undoes it.
+
+    \b
+    Examples:
+      tss revisit store
+      tss revisit store reviews
+    """
+    from tss.learner import Learner
+
+    changed = Learner.open(store, create=False).revisit(tasks or None)
+    if as_json:
+        show.document({"tasks": [asdict(info) for info in changed]})
+    elif not changed:
+        typer.echo("nothing to do: no later task chose one of these as company")
+    for info in () if as_json else changed:
         typer.echo(f"{show.printable(info.name)} is at version {info.version}")
 
 
