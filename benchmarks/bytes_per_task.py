@@ -142,7 +142,8 @@ def main() -> int:
         goal = 0.18 if name.startswith("LoRA") else None
         figures.append(smaller(f"full gates against {name}", full / 1e6, theirs / 1e6, "MB", goal))
         figures.append(smaller(f"mean of the chain against {name}", mean / 1e6, theirs / 1e6, "MB"))
-    return finish(args, "toy" if args.small else "BART-large shape and chains", "disk", used, figures)
+    chains = "chains" if args.store else "a short chain"  # lines of real chains stay beside those of a quick run
+    return finish(args, "toy" if args.small else f"BART-large shape and {chains}", "disk", used, figures)
 
 
 if __name__ == "__main__":

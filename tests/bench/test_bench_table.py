@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+import shutil
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -82,6 +83,14 @@ def test_tiny_test_sets_are_also_counted_as_one(runs: Path, found: list[Table]):
         said, gold = ([x for one in lines for x in one["examples"][key]] for key in ("predicted", "gold"))
         orders.append(100 * fmean(a == b for a, b in zip(said, gold, strict=True)))
     assert cells(found, titles[0], "TSS")["heterogeneous"] == f"{fmean(orders):.2f} ± {pstdev(orders):.2f}"
+
+
+def test_test_sets_are_counted_as_one_only_where_all_were_run(runs: Path, tmp_path: Path):
+    part = shutil.copytree(runs, tmp_path / "part")
+    next(iter(sorted(part.glob("supsup.asc-*.jsonl")))).unlink()
+    (table,) = (one for one in tables(read_runs(part)) if one.title.startswith("Right answers in ASC"))
+    systems = [row[0] for row in table.rows]
+    assert "TSS" in systems and not {"SupSup", "w/o SM"} & set(systems)
 
 
 def test_averages_and_forgetting_recompute_from_rows(runs: Path, found: list[Table]):

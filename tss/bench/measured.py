@@ -198,8 +198,10 @@ def together(few: int) -> Measure:
 
     def measure(one: Result, family: str) -> Score:
         groups = zip(one.examples, one.tests, one.families, strict=True)
-        small = [found for found, count, group in groups if group == family and count and count < few]
-        if not small or any(not found or "gold" not in found for found in small):
+        mine = [(found, count) for found, count, group in groups if group == family]
+        small = [found for found, count in mine if count and count < few]
+        part = any(count is None for _, count in mine)  # not all of its tasks were run
+        if part or not small or any(not found or "gold" not in found for found in small):
             return None
         right = [a == b for found in small for a, b in zip(found["predicted"], found["gold"], strict=True)]  # type: ignore[index]
         return 100 * sum(right) / len(right)
