@@ -6,7 +6,8 @@
 Nothing is trained for it and no sub-network changes: the chances that each member gives the labels are averaged.
 Relatives: stored tasks of the family that know all of the task's labels by name; earlier ones only, or all (as if the
 old task could ask those learnt after it, chosen by examples of its own that were kept). Members by dev loss, greedily,
-beginning with the task's own, at most five picks, one may be picked again; or all of them. Dev chooses, test is told.
+beginning with the task's own, at most five picks, one may be picked again; or all of them; or as TSS+ does it with
+`company=8`, and after `tss revisit`. Dev chooses, test is told.
 The first form learns the demo's similar tasks as `demo_transfer.py` does; the second reads a store that a grid left.
 """
 
@@ -32,6 +33,7 @@ from tss.learning.resident import Ready
 from tss.tasks.task import Example, Task
 
 PICKS = 5
+MOST = 8  # `company=8`
 Weights = dict[str, float]
 
 
@@ -99,10 +101,34 @@ def variants(dev: Panel, own: str, before: Sequence[str], after: Sequence[str]) 
     }
 
 
+def invited(dev: Panel, own: str, before: Sequence[str]) -> list[str]:
+    """What `company=8` of TSS+ does: the nearest by dev loss, all of them or, if dev loss says so, none."""
+    nearest = sorted(before, key=lambda name: dev.loss({name: 1.0}))[:MOST]
+    every = dict.fromkeys((own, *nearest), 1.0)
+    return nearest if nearest and dev.loss(every) < dev.loss({own: 1.0}) else []
+
+
+def revisited(asks: dict[str, list[str]], own: str, fit: Sequence[str]) -> list[str]:
+    """What `tss revisit` does: also those that ask the task, as long as there is room."""
+    later = [name for name in asks if name in fit and own in asks[name] and name not in asks[own]]
+    return [*asks[own], *later][: max(MOST, len(asks[own]))]
+
+
 def measured(learner: Learner, tasks: Sequence[Task], most: int = 0) -> dict[str, dict[str, float]]:
     """By task, the test score of every variant, how many answers are right and how many sub-networks give them."""
     ready = {task.name: learner.ready(task.name) for task in tasks}
-    found = {}
+    found: dict[str, dict[str, float]] = {}
+    asks: dict[str, list[str]] = {}
+    tests: dict[str, tuple[Panel, list[str]]] = {}
+
+    def tell(name: str, what: str, weights: Weights) -> None:
+        test, told = tests[name][0], found[name]
+        answers = test.answers(weights)
+        told[what] = next(iter(test.kind.score(answers, test.gold).values()))
+        if test.kind.single:
+            told[f"{what}: right"] = sum(a == b for a, b in zip(answers, test.gold, strict=True))
+        told[f"{what}: members"] = len(weights)
+
     for place, task in enumerate(tasks):
         labels = set(ready[task.name].lesson.kind.labels)
         fit = [
@@ -115,15 +141,15 @@ def measured(learner: Learner, tasks: Sequence[Task], most: int = 0) -> dict[str
         names = [other.name for other in tasks]
         before = [name for name in fit if names.index(name) < place]
         after = [name for name in fit if names.index(name) > place]
-        told: dict[str, float] = {}
+        tests[task.name], found[task.name] = (test, fit), {"examples": len(test.rows)}
+        asks[task.name] = invited(dev, task.name, before)
+        tell(task.name, "company=8", dict.fromkeys((task.name, *asks[task.name]), 1.0))
         for what, weights in variants(dev, task.name, before, after).items():
-            answers = test.answers(weights)
-            told[what] = next(iter(test.kind.score(answers, test.gold).values()))
-            told[f"{what}: right"] = sum(a == b for a, b in zip(answers, test.gold, strict=True))
-            told[f"{what}: members"] = len(weights)
-        told["examples"] = len(test.rows)
-        found[task.name] = told
+            tell(task.name, what, weights)
+        told = found[task.name]
         print(f"{task.name}: " + ", ".join(f"{k} {v:.1f}" for k, v in told.items() if ":" not in k), flush=True)
+    for name, (_, fit) in tests.items():
+        tell(name, "company=8, revisited", dict.fromkeys((name, *revisited(asks, name, fit)), 1.0))
     return found
 
 
@@ -168,7 +194,7 @@ def tell(out: Path | None, about: dict[str, Any], found: dict[str, dict[str, flo
     means = {
         subject: {
             what: round(fmean(told[what] for name, told in found.items() if name.startswith(subject)), 2)
-            for what in next(iter(found.values()))
+            for what in next(told for name, told in found.items() if name.startswith(subject))
         }
         for subject in subjects
     }

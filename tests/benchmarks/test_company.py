@@ -1,0 +1,67 @@
+"""What company would give is counted as TSS+ counts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from small_lessons import small_task
+from tiny import tiny_path
+
+from tss.learner import Learner
+
+
+@pytest.fixture
+def company(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, which imports others as it does when it is run."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import company
+
+    return company
+
+
+class Told:
+    """Dev losses by who is asked."""
+
+    def __init__(self, losses):
+        self.losses = losses
+
+    def loss(self, weights):
+        return self.losses[frozenset(weights)]
+
+
+def test_all_of_the_nearest_are_asked_or_none(company, monkeypatch):
+    monkeypatch.setattr(company, "MOST", 1)
+    alone = {frozenset({"own"}): 0.5, frozenset({"a"}): 0.9, frozenset({"b"}): 0.7}
+    assert company.invited(Told({**alone, frozenset({"own", "b"}): 0.4}), "own", ["a", "b"]) == ["b"]
+    assert company.invited(Told({**alone, frozenset({"own", "b"}): 0.6}), "own", ["a", "b"]) == []
+    assert company.invited(Told(alone), "own", []) == []
+
+
+def test_those_that_ask_a_task_join_it_while_there_is_room(company, monkeypatch):
+    asks = {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["c"]}
+    assert company.revisited(asks, "a", ["b", "c", "d"]) == ["b", "c"]
+    assert company.revisited(asks, "a", ["c"]) == ["c"]  # b lacks a label of it
+    monkeypatch.setattr(company, "MOST", 1)
+    assert company.revisited(asks, "a", ["b", "c"]) == ["b"]
+    assert company.revisited(asks, "c", ["a", "b", "d"]) == ["a", "b"]  # nobody is sent away
+
+
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_a_panel_of_one_answers_as_the_task_does(company, tmp_path, kind):
+    learner = Learner.open(
+        tmp_path / "store",
+        method="tss+",
+        backbone=str(tiny_path("bart")),
+        device="cpu",
+        config={"max_steps": 6, "bottleneck": 4},
+    )
+    task = small_task(kind)
+    told = learner.learn(task)
+    ready = learner.ready(task.name)
+    panel = company.Panel(ready, {"own": ready, "twin": ready}, task.test)
+    assert panel.kind.score(panel.answers({"own": 1.0}), panel.gold) == pytest.approx(told.scores)
+    one, both = (torch.cat([p.flatten() for p in panel.together(w)]) for w in ({"own": 1.0}, {"own": 1.0, "twin": 3.0}))
+    torch.testing.assert_close(one, both)
