@@ -59,8 +59,8 @@ def test_a_difference_is_seen_and_counted_by_family(runs: Runs):
 
 
 def test_other_tasks_or_names_are_refused(runs: Runs, tmp_path: Path):
-    with pytest.raises(TssError, match=r"no cell 'tss.asc.o0'; there are 2, such as ncl-adapter.mixed.o0.s0"):
-        find(runs, "tss.asc.o0")
+    with pytest.raises(TssError, match=r"no cell 'tss.mixd.o0' among 2; did you mean 'tss.mixed.o0'"):
+        find(runs, "tss.mixd.o0")
     run = find(runs, "tss.mixed.o0")
     changed = replace(run, header={**run.header, "backbone_hash": "0" * 64})
     with pytest.raises(TssError, match="with other backbone than those found here"):

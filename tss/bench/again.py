@@ -11,7 +11,7 @@ from tss.bench.cell import Backbones, Grid, run_cell
 from tss.bench.collect import Run, Runs
 from tss.bench.plan import Cell
 from tss.bench.sequence import Line, Told, read_header, read_log
-from tss.errors import TssError
+from tss.errors import TssError, nearest
 from tss.learning.loop import Watch
 
 
@@ -27,12 +27,12 @@ class Twice:
 
 
 def find(runs: Runs, cell: str) -> Run:
-    """Raises TssError with the cells that there are."""
+    """Raises TssError with the nearest name."""
     for run in runs.runs:
         if run.header["cell"] in (cell, f"{cell}.s0"):
             return run
-    names = ", ".join(sorted(run.header["cell"] for run in runs.runs)[:12])
-    raise TssError(f"there is no cell {cell!r}; there are {len(runs.runs)}, such as {names}")
+    names = [run.header["cell"].removesuffix(".s0") for run in runs.runs]
+    raise TssError(f"there is no cell {cell!r} among {len(names)}{nearest(cell, names)}")
 
 
 def again(
