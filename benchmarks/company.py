@@ -30,6 +30,7 @@ from torch import Tensor
 from tss import Learner
 from tss.data.sequences import load_tasks
 from tss.learning.resident import Ready
+from tss.methods.company import invited
 from tss.tasks.task import Example, Task
 
 PICKS = 5
@@ -101,13 +102,6 @@ def variants(dev: Panel, own: str, before: Sequence[str], after: Sequence[str]) 
     }
 
 
-def invited(dev: Panel, own: str, before: Sequence[str]) -> list[str]:
-    """What `company=8` of TSS+ does: the nearest by dev loss, all of them or, if dev loss says so, none."""
-    nearest = sorted(before, key=lambda name: dev.loss({name: 1.0}))[:MOST]
-    every = dict.fromkeys((own, *nearest), 1.0)
-    return nearest if nearest and dev.loss(every) < dev.loss({own: 1.0}) else []
-
-
 def revisited(asks: dict[str, list[str]], own: str, fit: Sequence[str]) -> list[str]:
     """What `tss revisit` does: also those that ask the task, as long as there is room."""
     later = [name for name in asks if name in fit and own in asks[name] and name not in asks[own]]
@@ -142,7 +136,10 @@ def measured(learner: Learner, tasks: Sequence[Task], most: int = 0) -> dict[str
         before = [name for name in fit if names.index(name) < place]
         after = [name for name in fit if names.index(name) > place]
         tests[task.name], found[task.name] = (test, fit), {"examples": len(test.rows)}
-        asks[task.name] = invited(dev, task.name, before)
+        lesson = ready[task.name].lesson
+        lesson.valid = lesson.encode(task.valid[: most or None])
+        guests = [ready[name].beside(lesson.kind.labels) for name in before]
+        asks[task.name] = [before[i] for i in invited(lesson, ready[task.name].added, guests, MOST)]
         tell(task.name, "company=8", dict.fromkeys((task.name, *asks[task.name]), 1.0))
         for what, weights in variants(dev, task.name, before, after).items():
             tell(task.name, what, weights)

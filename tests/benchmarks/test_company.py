@@ -22,24 +22,6 @@ def company(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return company
 
 
-class Told:
-    """Dev losses by who is asked."""
-
-    def __init__(self, losses):
-        self.losses = losses
-
-    def loss(self, weights):
-        return self.losses[frozenset(weights)]
-
-
-def test_all_of_the_nearest_are_asked_or_none(company, monkeypatch):
-    monkeypatch.setattr(company, "MOST", 1)
-    alone = {frozenset({"own"}): 0.5, frozenset({"a"}): 0.9, frozenset({"b"}): 0.7}
-    assert company.invited(Told({**alone, frozenset({"own", "b"}): 0.4}), "own", ["a", "b"]) == ["b"]
-    assert company.invited(Told({**alone, frozenset({"own", "b"}): 0.6}), "own", ["a", "b"]) == []
-    assert company.invited(Told(alone), "own", []) == []
-
-
 def test_those_that_ask_a_task_join_it_while_there_is_room(company, monkeypatch):
     asks = {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["c"]}
     assert company.revisited(asks, "a", ["b", "c", "d"]) == ["b", "c"]

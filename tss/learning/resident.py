@@ -67,12 +67,12 @@ class Ready:
         """company: who answers beside it. Raises DamagedError where a record holds something no such task can."""
         with sound(record.name):
             made = cls._of(record, backbone, method, full)
-            lesson = made.lesson
-            lesson.company = tuple(
-                Member.of(lesson.kind.labels, one.lesson.head, partial(getattr, one, "added"), one.lesson.kind.labels)
-                for one in company
-            )
+            made.lesson.company = tuple(one.beside(made.lesson.kind.labels) for one in company)
             return made
+
+    def beside(self, labels: Sequence[str]) -> Member:
+        """What it is asked through by a task with these labels. Raises ValueError if it lacks one."""
+        return Member.of(labels, self.lesson.head, partial(getattr, self, "added"), self.lesson.kind.labels)
 
     @classmethod
     def _of(cls, record: Any, backbone: Backbone, method: Method, full: Full | None) -> Ready:
