@@ -45,6 +45,7 @@ class Learner(StoreOperations):
     """
 
     ranks: Ranks = ALONE  # the processes that train together
+    apart: float = 0.0  # seconds between two checkpoints, at least
 
     def __init__(self, store: Store, settings: Settings, device: str):
         self.store, self.settings, self.device = store, settings, device
@@ -131,7 +132,7 @@ class Learner(StoreOperations):
             self.method.earlier = earlier(self.store)
             self.store.require_space(self._bytes_while_learning())
             lessons = [self._lesson(task) for task in tasks]
-            kept_there = Keyed(self.store.running, self._training_key(tasks))
+            kept_there = Keyed(self.store.running, self._training_key(tasks), self.apart)
             try:
                 learnt = learn_lessons(lessons, self.method, self.config.learning, progress, kept_there, self.ranks)
             except TrainingError:
@@ -218,7 +219,6 @@ class Learner(StoreOperations):
         """A stored task; `fresh`: from disk and with its probes. Raises UnknownTaskError, DamagedError."""
         entry = self.store.index().entry(check_name(name))
         self._follow_shared()
-
         read = partial(self.store.read, entry.name, entry.version)
         if fresh:
             others = [self.store.read(one.name, one.version) for one in self.store.index().company(entry)]

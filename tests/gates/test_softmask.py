@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tss.gates.softmask import MODES, SoftMask, relative_step
+from tss.gates.softmask import MODES, SoftMask, SoftMasks, relative_step
 from tss.learning.optimisers import UncorrectedAdamW, build
 from tss.learning.schedule import LearningConfig
 from tss.methods.method import Group
@@ -147,3 +147,31 @@ def test_optimisers_follow_the_options():
     sgd = build([Group([parameter], 0.1, "sgd")], LearningConfig())[0]
     assert isinstance(sgd, torch.optim.SGD)
     assert build([Group([], 0.1)], LearningConfig()) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_many_masks_at_once_are_the_same_as_one_by_one(mode):
+    torch.manual_seed(0)
+    values = [torch.randn(shape) for shape in ((3, 4), (5,), (2, 2))]
+    importances = [torch.rand_like(value) for value in values]
+    found = []
+    for together in (False, True):
+        parameters = [nn.Parameter(value.clone()) for value in values]
+        for p in parameters[:2]:  # the third has no gradient
+            p.grad = torch.ones_like(p)
+        optimiser = torch.optim.AdamW(parameters, lr=0.1)
+        masks = SoftMasks(importances, mode)
+        single = [SoftMask(importance, mode) for importance in importances]
+        if together:
+            masks.before_step(parameters)
+            optimiser.step()
+            masks.after_step(parameters)
+        else:
+            for mask, p in zip(single, parameters, strict=True):
+                mask.before_step(p)
+            optimiser.step()
+            for mask, p in zip(single, parameters, strict=True):
+                mask.after_step(p)
+        found.append([p.detach() for p in parameters])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert not torch.equal(found[0][0], values[0])

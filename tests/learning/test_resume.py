@@ -151,3 +151,26 @@ def test_a_checkpoint_of_another_training_is_left_alone():
     found = Keyed(place, "one").load()
     assert found is not None and found[1]["step"] == 3
     assert Keyed(Memory(), "one").load() is None
+
+
+def test_checkpoints_are_as_far_apart_as_asked(monkeypatch: pytest.MonkeyPatch):
+    class Place:
+        def __init__(self) -> None:
+            self.saved: list[int] = []
+
+        def save(self, tensors, meta) -> None:
+            self.saved.append(meta["step"])
+
+        def load(self):
+            return None
+
+    now = [0.0]
+    monkeypatch.setattr("tss.learning.resume.time.monotonic", lambda: now[0])
+    for apart, expected in ((0.0, [0, 10, 20, 30, 40]), (15.0, [20, 40])):
+        now[0] = 0.0
+        place = Place()
+        keyed = Keyed(place, "training", apart)
+        for second in range(0, 50, 10):
+            now[0] = float(second)
+            keyed.save({}, {"step": second})
+        assert place.saved == expected

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tss.backbones.backbone import Backbone
 
 _ELSEWHERE = ("runs", "data", "device", "track")  # what does not decide the numbers
+CHECKPOINTS = 60.0  # seconds between two: a whole LM's takes longer than many steps, and a cell goes on task by task
 SPOT_CHECKS = 0.05  # share of the cells taken as equal that are tested again
 
 
@@ -114,7 +115,7 @@ def _run_cell(
 ) -> None:
     tasks = [_cut(task, grid.limit_test) for task in load_tasks(cell.tasks, grid.data)]
     learner = _open(cell, grid, tasks)
-    learner.ranks = ranks
+    learner.ranks, learner.apart = ranks, CHECKPOINTS
     backbones.lend(learner)
     header = _header(cell, grid, learner, tasks)
     found = read_header(grid.log(cell))

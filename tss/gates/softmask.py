@@ -8,6 +8,8 @@ The mask is never used in the forward pass.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -35,6 +37,29 @@ class SoftMask:
             with torch.no_grad():
                 torch.lerp(self._before, parameter, self.keep, out=parameter)
             self._before = None
+
+
+class SoftMasks:
+    """The same for many parameters, in few launches."""
+
+    def __init__(self, importances: Sequence[Tensor], mode: str):
+        self.keep = [1.0 - importance for importance in importances]
+        self.mode = mode
+        self._before: list[Tensor] = []
+
+    def before_step(self, parameters: Sequence[nn.Parameter]) -> None:
+        if self.mode == "update":
+            self._before = [torch.empty_like(p) for p in parameters]
+            torch._foreach_copy_(self._before, [p.detach() for p in parameters])
+            return
+        met = [(p.grad, keep) for p, keep in zip(parameters, self.keep, strict=True) if p.grad is not None]
+        torch._foreach_mul_([gradient for gradient, _ in met], [keep for _, keep in met])
+
+    def after_step(self, parameters: Sequence[nn.Parameter]) -> None:
+        if self._before:
+            with torch.no_grad():
+                torch._foreach_copy_(list(parameters), torch._foreach_lerp(self._before, list(parameters), self.keep))
+            self._before = []
 
 
 def relative_step(importance: Tensor, gradient_rms: Tensor, epsilon: float) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -22,13 +23,19 @@ class Checkpoints(Protocol):
 
 
 class Keyed:
-    """Checkpoints that are used only for the very training they were made in."""
+    """Checkpoints that are used only for the very training they were made in.
 
-    def __init__(self, place: Checkpoints, key: str):
-        self._place, self._key = place, key
+    apart: seconds that must lie between two of them, and before the first; one asked for earlier is left out.
+    """
+
+    def __init__(self, place: Checkpoints, key: str, apart: float = 0.0):
+        self._place, self._key, self._apart = place, key, apart
+        self._last = time.monotonic()
 
     def save(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        self._place.save(tensors, {**meta, "training": self._key})
+        if time.monotonic() - self._last >= self._apart:
+            self._place.save(tensors, {**meta, "training": self._key})
+            self._last = time.monotonic()
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         found = self._place.load()

@@ -96,7 +96,8 @@ class Update:
         return Made(value, True)
 
     def _norm(self) -> Tensor:
-        return torch.stack([p.grad.norm() for p in self.parameters if p.grad is not None]).norm()
+        found = torch._foreach_norm([p.grad for p in self.parameters if p.grad is not None])  # few launches for many
+        return torch.stack(found).norm()
 
     def _move(self) -> None:
         self.method.before_step()

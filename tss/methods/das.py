@@ -25,13 +25,13 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from tss.backbones.backbone import Pass
 from tss.backbones.repeatable import gradients
 from tss.errors import ConfigError
 from tss.gates import importance as impt
-from tss.gates.softmask import MODES, SoftMask
+from tss.gates.softmask import MODES, SoftMasks
 from tss.gates.units import Units
 from tss.methods.method import Group, Train
 from tss.methods.ncl import Ncl
@@ -70,7 +70,8 @@ class Das(Ncl):
         super().__init__(backbone, adapters, config, seed)
         self.units = Units(backbone)
         self.importance: dict[str, Tensor] = {}  # I_acc of each group of units, by the path of what makes them
-        self._masks: dict[str, SoftMask] = {}
+        self._masks = SoftMasks([], config.softmask_apply)
+        self._masked: list[nn.Parameter] = []
 
     def begin(self, lesson: Lesson, train: Train) -> None:
         super().begin(lesson, train)
@@ -80,7 +81,9 @@ class Das(Ncl):
                 with self._dropping():
                     self.importance = self._importance(lesson, self._divergence)
         met = self.units.spread(self.importance)
-        self._masks = {name: SoftMask(i, self.config.softmask_apply) for name, i in met.items()}
+        self._masked = [self.weights[name] for name in met]
+        whole = [i.expand_as(p).contiguous() for i, p in zip(met.values(), self._masked, strict=True)]
+        self._masks = SoftMasks(whole, self.config.softmask_apply)
 
     def groups(self) -> list[Group]:
         rule = "sgd" if self.config.softmask_apply == "sgd" else "adamw"
@@ -108,12 +111,10 @@ class Das(Ncl):
         return F.normalize(states.sum(1) / mask.sum(1), dim=-1)
 
     def before_step(self) -> None:
-        for name, mask in self._masks.items():
-            mask.before_step(self.weights[name])
+        self._masks.before_step(self._masked)
 
     def after_step(self) -> None:
-        for name, mask in self._masks.items():
-            mask.after_step(self.weights[name])
+        self._masks.after_step(self._masked)
 
     def end(self, lesson: Lesson) -> None:
         found = self._importance(lesson, lambda lesson, batch: lesson.row_losses(batch, self.passing(batch)))

@@ -16,6 +16,7 @@ Cost: NCL and one backward pass over the task's data.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -74,8 +75,9 @@ class Ewc(Ncl):
 
     def penalty(self) -> Tensor:
         """lambda/2 * sum F (theta - theta*)^2"""
-        terms = [(f * (self.weights[name] - self.anchor[name]).square()).sum() for name, f in self.fisher.items()]
-        return self.config.ewc_lambda / 2 * torch.stack(terms).sum()
+        # Strung together: one operation each instead of one for each of some hundred matrices.
+        fisher, now, anchor = (_strung(each, self.fisher) for each in (self.fisher, self.weights, self.anchor))
+        return self.config.ewc_lambda / 2 * (fisher * (now - anchor).square()).sum()
 
     def end(self, lesson: Lesson) -> None:
         new = self._fisher(lesson)
@@ -97,10 +99,7 @@ class Ewc(Ncl):
         names, weights = list(self.weights), list(self.weights.values())
         total = {name: torch.zeros_like(p) for name, p in self.weights.items()}
         batched = c.fisher_batch_generation if lesson.kind.by_loss else c.fisher_batch  # only generation is by_loss
-        recorder, table = (
-            Recorder(self.device.type == "cuda"),
-            lesson.table(lesson.train),
-        )
+        recorder, table = Recorder(self.device.type == "cuda"), lesson.table(lesson.train)
 
         def add(ids: Tensor, mask: Tensor, target: Tensor) -> tuple[()]:
             batch = Batch(ids, mask, target, ())
@@ -134,3 +133,7 @@ class Ewc(Ncl):
 
     def facts(self) -> dict[str, float]:
         return {"fisher": sum(float(f.double().sum()) for f in self.fisher.values()) / self.size}
+
+
+def _strung(tensors: Mapping[str, Tensor], names: Iterable[str]) -> Tensor:
+    return torch.cat([tensors[name].flatten() for name in names])

@@ -20,6 +20,8 @@ from tss.methods.method import Group, Method, Train
 from tss.tasks.batches import Batch
 from tss.tasks.lesson import Lesson
 
+AT_ONCE = 256  # inputs
+
 
 class Turn(nn.Module):
     """x + W x, at first x itself: what is learnt where a kind has no head."""
@@ -33,26 +35,39 @@ class Turn(nn.Module):
 
 
 class Remembering:
-    """A backbone that computes the states of an input once, dropout off, and gives them again ever after."""
+    """A backbone that computes the states of a lesson's inputs once, dropout off, and gives them again ever after."""
 
-    def __init__(self, backbone: Backbone):
-        self._backbone = backbone
-        self._known: dict[tuple[int, ...], Tensor] = {}  # states [length, d] by the ids of the input
+    def __init__(self, lesson: Lesson):
+        self._backbone: Backbone = lesson.backbone
+        self._lesson = lesson
+        self._places: dict[tuple[int, ...], int] = {}  # where the states of an input stand, by its ids
+        self._states = torch.empty(0)  # [inputs, longest, d]
 
     def __getattr__(self, name: str):
         return getattr(self._backbone, name)
 
     @torch.no_grad()
     def states(self, ids: Tensor, mask: Tensor, added: Pass) -> Tensor:
-        rows = [tuple(row[:n]) for row, n in zip(ids.tolist(), mask.sum(dim=1).tolist(), strict=True)]
-        if any(row not in self._known for row in rows):
-            model = self._backbone.model
-            training = model.training
-            model.eval()
-            found = self._backbone.states(ids, mask, added)
-            model.train(training)
-            self._known |= {row: states[: len(row)].clone() for row, states in zip(rows, found, strict=True)}
-        return torch.stack([F.pad(self._known[row], (0, 0, 0, ids.shape[1] - len(row))) for row in rows])
+        if not self._places:
+            self._remember(added)
+        rows = zip(ids.tolist(), mask.sum(dim=1).tolist(), strict=True)
+        places = torch.tensor([self._places[tuple(row[:n])] for row, n in rows], device=ids.device)
+        return self._states[:, : ids.shape[1]].index_select(0, places)
+
+    def _remember(self, added: Pass) -> None:
+        """Many inputs at a time: launching takes longer than computing, and there is no gradient to keep room for."""
+        lesson, model = self._lesson, self._backbone.model
+        training = model.training
+        model.eval()
+        rows = [*lesson.train.rows, *lesson.valid.rows]
+        longest = max(len(row.ids) for row in rows)
+        for batch in lesson.batches(rows, AT_ONCE):
+            found = self._backbone.states(batch.ids, batch.mask, added)
+            if not len(self._states):
+                self._states = found.new_zeros(len(rows), longest, found.shape[2])
+            self._states[list(batch.numbers), : found.shape[1]] = found * batch.mask[..., None]
+        self._places = {tuple(row.ids): i for i, row in enumerate(rows)}
+        model.train(training)
 
 
 class Probe(Method):
@@ -88,7 +103,7 @@ def readout_of(lesson: Lesson, remember: bool = False) -> Lesson:
     if not any(True for _ in fresh.head.parameters()):
         fresh.head = Turn(lesson.backbone.width)
     elif remember:
-        fresh.backbone = Remembering(lesson.backbone)
+        fresh.backbone = Remembering(lesson)
     fresh.head.to(lesson.backbone.device)
     return fresh
 
