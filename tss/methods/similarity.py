@@ -120,7 +120,8 @@ def transfer_score(owner: Hat, mask: Tensor, lesson: Lesson, train: Train, epoch
     readout, adapter = readout_of(lesson, remember=epochs > 0), (owner.weights, owner.biases, mask)
     if not epochs:
         return train([readout], Probe(owner, adapter, readout)).dev
-    return train([readout], OverRemembered(owner, adapter, readout), epochs=epochs, min_steps=0).dev
+    kind = OverRemembered if isinstance(readout.backbone, Remembering) else Probe
+    return train([readout], kind(owner, adapter, readout), epochs=epochs, min_steps=0).dev
 
 
 def dev_score(lesson: Lesson, added: Pass) -> tuple[float, float]:
