@@ -7,6 +7,7 @@ import torch
 from small_lessons import small_lesson, small_method
 from tiny import tiny_loaded
 
+from tss.backbones import recorded
 from tss.backbones.recorded import Recorder
 from tss.learning.loop import train
 from tss.learning.schedule import LearningConfig
@@ -59,6 +60,29 @@ def test_replays_follow_inputs_and_parameters():
         with torch.no_grad():
             weight += 1.0
     assert not recorder.trouble and any(recorder._seen.values())
+
+
+def test_what_is_in_its_place_is_not_copied():
+    places = [torch.zeros(2), torch.zeros(3), torch.zeros(1, dtype=torch.long)]
+    values = [torch.ones(2), places[1], torch.tensor([7])]
+    recorded._fill(places, values)
+    assert [p.tolist() for p in places] == [[1.0, 1.0], [0.0, 0.0, 0.0], [7]]
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_results_of_every_length_are_left_in_one_place_and_taken_from_there():
+    recorder, found = Recorder(on=True), set()
+    for length in (4, 8, 4):
+        for i in range(4):
+            x = torch.full((length,), float(i), device="cuda")
+            (total,) = recorder("first", lambda x: (x.sum(),), x)
+            (more,) = recorder("second", lambda total: (total + 1.0,), total)
+            assert (float(total), float(more)) == (i * length, i * length + 1.0)
+            if i == 3:
+                found.add(total.data_ptr())
+    (second,) = [record for key, record in recorder._seen.items() if key[0] == "second"]
+    assert len(found) == 1 and second.inputs[0].data_ptr() in found and not recorder.trouble
 
 
 @pytest.mark.gpu

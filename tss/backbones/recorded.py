@@ -8,7 +8,7 @@ the middle, say) everything goes on as plain calls, and `trouble` says why.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -27,30 +27,33 @@ class _Record:
 
 
 class Recorder:
-    """Calls functions, or replays them. What it gives is overwritten by the next call with the same key and shapes."""
+    """Calls functions, or replays them. What it gives is overwritten by the next call with the same key.
+
+    All recordings of a key leave their results in the same places, so that what one gives another may take from there.
+    """
 
     def __init__(self, on: bool):
         self.on = on
         self.trouble = ""
         self._seen: dict[Hashable, _Record | None] = {}
+        self._results: dict[Hashable, Outputs] = {}
         self._pool = torch.cuda.graph_pool_handle() if on else None
 
     def __call__(self, key: Hashable, function: Callable[..., Outputs], *inputs: Tensor) -> Outputs:
         """function(*inputs). Called with the same key and shapes it must compute the same thing every time."""
         if not self.on:
             return function(*inputs)
-        key = (key, *(tuple(t.shape) for t in inputs))
-        if key not in self._seen:  # libraries choose their kernels in a plain call
-            self._seen[key] = None
+        exact = (key, *(tuple(t.shape) for t in inputs))
+        if exact not in self._seen:  # libraries choose their kernels in a plain call
+            self._seen[exact] = None
             return function(*inputs)
-        record = self._seen[key]
+        record = self._seen[exact]
         if record is None:
-            record = self._record(function, inputs)
+            record = self._record(key, function, inputs)
             if record is None:
                 return function(*inputs)
-            self._seen[key] = record
-        for place, value in zip(record.inputs, inputs, strict=True):
-            place.copy_(value)
+            self._seen[exact] = record
+        _fill(record.inputs, inputs)
         record.graph.replay()
         return record.outputs
 
@@ -58,10 +61,12 @@ class Recorder:
         """Forget everything and give the GPU's memory back: what graphs held is of no use to later work."""
         if self._pool is not None:
             self._seen.clear()
+            self._results.clear()
             torch.cuda.empty_cache()
 
-    def _record(self, function: Callable[..., Outputs], inputs: tuple[Tensor, ...]) -> _Record | None:
-        held = tuple(t.clone() for t in inputs)
+    def _record(self, key: Hashable, function: Callable[..., Outputs], inputs: tuple[Tensor, ...]) -> _Record | None:
+        lasting = {t.data_ptr() for results in self._results.values() for t in results if t is not None}
+        held = tuple(t if t.data_ptr() in lasting else t.clone() for t in inputs)
         graph = torch.cuda.CUDAGraph()
         random = torch.cuda.get_rng_state()
         torch.cuda.synchronize()
@@ -69,7 +74,7 @@ class Recorder:
             with _nothing_freed(), torch.cuda.stream(_aside(torch.cuda.current_device())):
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
-                    outputs = function(*held)
+                    outputs = self._left(key, function(*held))
                 finally:
                     graph.capture_end()
         except RuntimeError as problem:
@@ -79,7 +84,28 @@ class Recorder:
             torch.cuda.synchronize()
             _put_back(random)
             return None
+        self._results.setdefault(key, outputs)
         return _Record(graph, held, outputs)
+
+    def _left(self, key: Hashable, outputs: Outputs) -> Outputs:
+        """The outputs where earlier recordings of the key left theirs, if they are of the same shapes."""
+        places = self._results.get(key)
+        if places is None or _shapes(places) != _shapes(outputs):
+            return outputs
+        _fill([t for t in places if t is not None], [t for t in outputs if t is not None])
+        return places
+
+
+def _shapes(tensors: Outputs) -> list[object]:
+    return [None if t is None else (t.shape, t.dtype) for t in tensors]
+
+
+def _fill(places: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Copy what is not in its place yet, in few launches."""
+    pairs = [(p, v) for p, v in zip(places, values, strict=True) if p.data_ptr() != v.data_ptr()]
+    for dtype in dict.fromkeys(p.dtype for p, _ in pairs):
+        some = [(p, v) for p, v in pairs if p.dtype == dtype]
+        torch._foreach_copy_([p for p, _ in some], [v for _, v in some])
 
 
 @contextmanager

@@ -72,6 +72,11 @@ class Update:
         # A clip is rare, weights of a whole backbone are too many to copy, and other optimisers count on the host.
         fused = all(isinstance(o, AdamW) and o.defaults["fused"] for o in optimisers)
         self.recordable = recorder.on and fused and method.steady and not clip and not method.trains_backbone
+        device = parameters[0].device
+        self.parts = [part for o in optimisers for part in o.param_groups] if self.recordable else []
+        self.peaks = torch.tensor([part["peak"] for part in self.parts], device=device)
+        self.rates = torch.empty_like(self.peaks)  # where a recording reads them
+        self.one = torch.ones(1, device=device)
 
     def __call__(self, loss: Tensor, factor: float) -> list[Made]:
         """Of this step and those before it, what is known by now. factor: the learning rate relative to its peak."""
@@ -105,21 +110,26 @@ class Update:
             optimiser.step()
         self.method.after_step()
 
+    def _no_number(self, tensors: list[Tensor]) -> Tensor:
+        """1 if one of them holds NaN or infinity, else 0: the check of torch's own GradScaler, one launch for all."""
+        found = torch.zeros(1, device=self.one.device)
+        torch._amp_foreach_non_finite_check_and_unscale_(tensors, found, self.one)
+        return found.squeeze()
+
     def _recorded(self, loss: Tensor, factor: float) -> Tensor:
         """Loss and whether it was no number, on the device."""
         moved = [p for p in self.parameters if p.grad is not None]
         found = [p.grad for p in moved if p.grad is not None]
-        rate = torch.full((), factor, device=loss.device)
+        torch.mul(self.peaks, factor, out=self.rates)
 
-        def everything(loss: Tensor, rate: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        def everything(loss: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:
             for p, gradient in zip(moved, gradients, strict=True):
                 p.grad = gradient
-            size = self._norm().to(loss)
-            stop = (~torch.isfinite(loss + size)).float()
+            stop = self._no_number([loss, *gradients])
             for optimiser in self.optimisers:
                 optimiser.found_inf = stop  # type: ignore[attr-defined]
-                for part in optimiser.param_groups:
-                    part["lr"], part["capturable"] = rate * part["peak"], True
+            for part, rate in zip(self.parts, self.rates.unbind(), strict=True):
+                part["lr"], part["capturable"] = rate, True
             try:
                 self._move()
             finally:
@@ -127,7 +137,7 @@ class Update:
                     del optimiser.found_inf  # type: ignore[attr-defined]
             return (torch.stack([loss, stop.to(loss)]),)
 
-        (told,) = self.recorder(("update", len(moved)), everything, loss, rate, *found)
+        (told,) = self.recorder(("update", len(moved)), everything, loss, *found)
         assert told is not None
         return told
 
