@@ -7,7 +7,7 @@ Nothing is trained for it and no sub-network changes: the chances that each memb
 Relatives: stored tasks of the family that know all of the task's labels by name; earlier ones only, or all (as if the
 old task could ask those learnt after it, chosen by examples of its own that were kept). Members by dev loss, greedily,
 beginning with the task's own, at most five picks, one may be picked again; or all of them; or as TSS+ does it with
-`company=8`, and after `tss revisit`. Dev chooses, test is told.
+`company=8` and `company=32`, and after `tss revisit`. Dev chooses, test is told.
 The first form learns the demo's similar tasks as `demo_transfer.py` does; the second reads a store that a grid left.
 """
 
@@ -34,7 +34,7 @@ from tss.methods.company import invited
 from tss.tasks.task import Example, Task
 
 PICKS = 5
-MOST = 8  # `company=8`
+MOST = (8, 32)  # `company=8`, `company=32`
 Weights = dict[str, float]
 
 
@@ -102,17 +102,17 @@ def variants(dev: Panel, own: str, before: Sequence[str], after: Sequence[str]) 
     }
 
 
-def revisited(asks: dict[str, list[str]], own: str, fit: Sequence[str]) -> list[str]:
+def revisited(asks: dict[str, list[str]], own: str, fit: Sequence[str], most: int) -> list[str]:
     """What `tss revisit` does: also those that ask the task, as long as there is room."""
     later = [name for name in asks if name in fit and own in asks[name] and name not in asks[own]]
-    return [*asks[own], *later][: max(MOST, len(asks[own]))]
+    return [*asks[own], *later][: max(most, len(asks[own]))]
 
 
 def measured(learner: Learner, tasks: Sequence[Task], most: int = 0) -> dict[str, dict[str, float]]:
     """By task, the test score of every variant, how many answers are right and how many sub-networks give them."""
     ready = {task.name: learner.ready(task.name) for task in tasks}
     found: dict[str, dict[str, float]] = {}
-    asks: dict[str, list[str]] = {}
+    asks: dict[int, dict[str, list[str]]] = {most: {} for most in MOST}
     tests: dict[str, tuple[Panel, list[str]]] = {}
 
     def tell(name: str, what: str, weights: Weights) -> None:
@@ -139,14 +139,17 @@ def measured(learner: Learner, tasks: Sequence[Task], most: int = 0) -> dict[str
         lesson = ready[task.name].lesson
         lesson.valid = lesson.encode(task.valid[: most or None])
         guests = [ready[name].beside(lesson.kind.labels) for name in before]
-        asks[task.name] = [before[i] for i in invited(lesson, ready[task.name].added, guests, MOST)]
-        tell(task.name, "company=8", dict.fromkeys((task.name, *asks[task.name]), 1.0))
+        for members, asked in asks.items():
+            asked[task.name] = [before[i] for i in invited(lesson, ready[task.name].added, guests, members)]
+            tell(task.name, f"company={members}", dict.fromkeys((task.name, *asked[task.name]), 1.0))
         for what, weights in variants(dev, task.name, before, after).items():
             tell(task.name, what, weights)
         told = found[task.name]
         print(f"{task.name}: " + ", ".join(f"{k} {v:.1f}" for k, v in told.items() if ":" not in k), flush=True)
-    for name, (_, fit) in tests.items():
-        tell(name, "company=8, revisited", dict.fromkeys((name, *revisited(asks, name, fit)), 1.0))
+    for members, asked in asks.items():
+        for name, (_, fit) in tests.items():
+            joined = revisited(asked, name, fit, members)
+            tell(name, f"company={members}, revisited", dict.fromkeys((name, *joined), 1.0))
     return found
 
 
@@ -164,16 +167,19 @@ def main() -> None:
     parser.add_argument("--store", type=Path, help="read this store of the benchmark's tasks instead")
     parser.add_argument("--data", type=Path, help="what `tss data prepare` wrote")
     parser.add_argument("--family", default="asc")
+    parser.add_argument("--device", default="cpu", help="for a store: on a CPU it is computed in float32")
     parser.add_argument("--most", type=int, default=0, help="dev and test examples of a task; 0: all")
     parser.add_argument("--out", type=Path, help="add the lines to this file")
     args = parser.parse_args()
     one_thread()
     if args.store:
-        learner = in_float32(Learner.open(args.store, device="cpu"))
+        learner = Learner.open(args.store, device=args.device)
+        if args.device == "cpu":
+            in_float32(learner)
         names = [name for name in learner.store.index().names() if name.startswith(f"{args.family}/")]
         tell(
             args.out,
-            {"store": args.store.name, "most": args.most},
+            {"store": args.store.name, "most": args.most, "device": args.device},
             measured(learner, load_tasks(names, args.data), args.most),
         )
         return

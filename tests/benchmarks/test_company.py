@@ -22,13 +22,12 @@ def company(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return company
 
 
-def test_those_that_ask_a_task_join_it_while_there_is_room(company, monkeypatch):
+def test_those_that_ask_a_task_join_it_while_there_is_room(company):
     asks = {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["c"]}
-    assert company.revisited(asks, "a", ["b", "c", "d"]) == ["b", "c"]
-    assert company.revisited(asks, "a", ["c"]) == ["c"]  # b lacks a label of it
-    monkeypatch.setattr(company, "MOST", 1)
-    assert company.revisited(asks, "a", ["b", "c"]) == ["b"]
-    assert company.revisited(asks, "c", ["a", "b", "d"]) == ["a", "b"]  # nobody is sent away
+    assert company.revisited(asks, "a", ["b", "c", "d"], 8) == ["b", "c"]
+    assert company.revisited(asks, "a", ["c"], 8) == ["c"]  # b lacks a label of it
+    assert company.revisited(asks, "a", ["b", "c"], 1) == ["b"]
+    assert company.revisited(asks, "c", ["a", "b", "d"], 1) == ["a", "b"]  # nobody is sent away
 
 
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
