@@ -7,7 +7,7 @@ Three families (`families.py`) share one face: `states` (what classification and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tss.backbones.added import Pass, Settled
+from tss.backbones.packed import Laid
 from tss.backbones.sites import Layout, Sites
 from tss.backbones.stand_ins import StandIns
 from tss.backbones.text import TextCodec
@@ -28,6 +29,7 @@ class Backbone:
     """Common to the three families."""
 
     reads = "mean"  # default read-out for classification
+    packs = False  # can compute rows that are laid one after another
 
     @staticmethod
     def auto() -> Any:
@@ -44,6 +46,7 @@ class Backbone:
         self.sites = Sites(model, layout, self.width, places)
         self.reserved = 0  # positions of the input that a method keeps for soft prompts
         self.autocast: torch.dtype | None = None  # compute in it while the weights stay in float32
+        self.packing: Sequence[Laid] = ()
         self._stand_ins = StandIns(model)
 
     @property
@@ -98,8 +101,21 @@ class Backbone:
         if added.copies > 1:
             inputs = tuple(each.repeat(added.copies, 1) for each in inputs)
         settled = added.settled(*inputs[:2])  # of source and mask alone: nothing may depend on a target
-        with self.using(settled):
+        with self.using(settled), self.packed(self.packing if _of_rows_alone(added) else ()):
             return run(settled, *inputs)[:rows]
+
+    @contextmanager
+    def packed(self, packing: Sequence[Laid]) -> Iterator[None]:
+        """Inside, a batch is computed in fewer, fuller rows: its ids as the first says, its target as the second.
+
+        States come out as of the padded rows. A target comes laid as the second says, and so do its logits: a
+        vocabulary is too wide to be carried to and fro. What cannot be packed is computed padded.
+        """
+        before, self.packing = self.packing, packing
+        try:
+            yield
+        finally:
+            self.packing = before
 
     @contextmanager
     def full_precision(self) -> Iterator[None]:
@@ -128,6 +144,10 @@ class Backbone:
 
     def target_logits(self, ids: Tensor, mask: Tensor, target: Tensor, added: Pass) -> Tensor:
         """Logits of each target token given those before it. target [batch, m] -> [batch, m, vocabulary]"""
+        if len(self.packing) > 1 and not (self.packs and _of_rows_alone(added)):
+            wanted = self.packing[1]
+            with self.packed(()):
+                return wanted.lay(self.target_logits(ids, mask, wanted.put_back(target), added))
         return self._within(added, self._target_logits, ids, mask, target)
 
     def generate(self, ids: Tensor, mask: Tensor, added: Pass, **limits: int) -> list[list[int]]:
@@ -170,6 +190,11 @@ class Backbone:
             eos_token_id=self.text.end,
             **fields,
         )
+
+
+def _of_rows_alone(added: Pass) -> bool:
+    """Whether nothing that is added depends on which rows and columns a batch has."""
+    return added.fitting is None and added.prefix is None and added.copies == 1 and added.reading is None
 
 
 def _read(added: Settled, module: nn.Module, args: tuple, out: Any) -> Any:

@@ -9,10 +9,17 @@ from torch import Tensor, nn
 
 from tss.backbones.added import Settled
 from tss.backbones.backbone import Backbone
+from tss.backbones.packed import Positions
 
 
 class EncoderDecoder(Backbone):
     """BART, mBART, T5. Heads read the decoder, which is fed the input shifted right."""
+
+    packs = True
+
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        self._positions = Positions(self.model.get_encoder(), self.model.get_decoder())
 
     @staticmethod
     def auto():
@@ -44,6 +51,8 @@ class EncoderDecoder(Backbone):
         return encoder(inputs_embeds=vectors, attention_mask=mask), mask
 
     def _states(self, added: Settled, ids: Tensor, mask: Tensor) -> Tensor:
+        if self.packing:
+            return self._packed_states(ids)
         encoded, mask = self._encode(ids, mask, added.prefix)
         decoder = self.model.get_decoder()
         return decoder(
@@ -54,6 +63,8 @@ class EncoderDecoder(Backbone):
         )[0]
 
     def _target_logits(self, added: Settled, ids: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        if len(self.packing) > 1:
+            return self._packed_target_logits(ids, target)
         encoded, mask = self._encode(ids, mask, added.prefix)
         return self.model(
             encoder_outputs=encoded,
@@ -61,6 +72,33 @@ class EncoderDecoder(Backbone):
             decoder_input_ids=self._shifted(target),
             use_cache=False,
         ).logits
+
+    def _packed_states(self, ids: Tensor) -> Tensor:
+        laid, dtype = self.packing[0], self.model.dtype
+        mask = laid.sees(laid, dtype)
+        with self._positions.within(laid):
+            encoded = self.model.get_encoder()(input_ids=laid.lay(ids), attention_mask=mask)
+            decoded = self.model.get_decoder()(
+                input_ids=laid.lay(self._shifted(ids)),
+                attention_mask=laid.sees(laid, dtype, causal=True),
+                encoder_hidden_states=encoded[0],
+                encoder_attention_mask=mask,
+                use_cache=False,
+            )
+        return laid.put_back(decoded[0])
+
+    def _packed_target_logits(self, ids: Tensor, target: Tensor) -> Tensor:
+        source, wanted, dtype = *self.packing, self.model.dtype
+        with self._positions.within(source):
+            encoded = self.model.get_encoder()(input_ids=source.lay(ids), attention_mask=source.sees(source, dtype))
+        with self._positions.within(wanted):
+            return self.model(
+                encoder_outputs=encoded,
+                attention_mask=wanted.sees(source, dtype),
+                decoder_input_ids=torch.where(wanted.positions == 0, self.start, self._shifted(target)),
+                decoder_attention_mask=wanted.sees(wanted, dtype, causal=True),
+                use_cache=False,
+            ).logits
 
     def _generate(self, limits: dict[str, int], added: Settled, ids: Tensor, mask: Tensor) -> list[list[int]]:
         encoded, mask = self._encode(ids, mask, added.prefix)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tss.backbones.recorded import Recorder
 from tss.backbones.repeatable import Repeatable
 from tss.errors import TrainingError
-from tss.learning.compiled import compiled
+from tss.learning.compiled import compiled, plain
 from tss.learning.optimisers import build
 from tss.learning.parallel import ALONE, Ranks
 from tss.learning.resume import Checkpoints, capture, restore
@@ -96,10 +96,12 @@ class Training:
         groups = [*method.groups(), Group(heads, config.head_lr)]
         self.parameters: list[nn.Parameter] = [p for group in groups for p in group.parameters]
         self.optimisers = build(groups, config)
-        self.loss = compiled(method) if config.compile else method.loss
+        self.loss = compiled(method) if config.compile else plain(method)
         self.repeatable = Repeatable(self.device)
         self.recorder = Recorder(self.device.type == "cuda" and config.record)
         self.few_shapes = self.recorder.on  # and still if recording fails on the way: the numbers stay the same
+        self.rows_apart = method.by_row and ranks.count == 1
+        self.packs = config.packed and self.rows_apart and method.backbone.packs
         self.passed = torch.zeros((), device=self.device)
         self.update = Update(self.parameters, self.optimisers, method, config.clip, self.recorder)
         self.tables = {lesson.seed_key: lesson.table(lesson.train) for lesson in self.lessons}
@@ -120,8 +122,7 @@ class Training:
         self.unknown: list[tuple[Lesson, Batch]] = []  # batches whose loss is not known yet
 
     def run(self) -> Outcome:
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed_of(self.key, "dropout"))
             saved = self.checkpoints.load() if self.checkpoints else None
             if saved is not None:
@@ -172,11 +173,10 @@ class Training:
 
     def _epoch(self, epoch: int) -> list[tuple[Lesson, list[int]]]:
         """Batches of one epoch: of all lessons, in random order."""
-        size = self.config.batch_size
         batches = [
             (lesson, numbers)
             for lesson in self.lessons
-            for numbers in plan(lesson.train.lengths(), size, f"{lesson.seed_key}/{epoch}")
+            for numbers in plan(lesson.train.lengths(), self.config.batch_size, f"{lesson.seed_key}/{epoch}")
         ]
         if len(self.lessons) > 1:
             shuffler(self.key, epoch).shuffle(batches)
@@ -186,7 +186,8 @@ class Training:
         epoch, skip = divmod(start, self.per_epoch)
         while True:
             for lesson, numbers in self._epoch(epoch)[skip:]:
-                yield lesson, self.tables[lesson.seed_key].batch(numbers, rounded=self.few_shapes)
+                packed = self.packs and self.pieces == 1
+                yield lesson, self.tables[lesson.seed_key].batch(numbers, self.few_shapes, packed)
             epoch, skip = epoch + 1, 0
 
     def _step(self, lesson: Lesson, batch: Batch) -> None:
@@ -226,22 +227,21 @@ class Training:
 
     def _cut(self, lesson: Lesson, batch: Batch) -> list[Batch]:
         """Pieces that fit the memory; else, on a CPU, of like length, as a GPU has padding for less than a launch."""
-        if self.pieces == 1 and self.method.by_row and self.device.type == "cpu" and self.ranks.count == 1:
+        if self.pieces == 1 and self.rows_apart and self.device.type == "cpu" and not batch.packing:
             return self.tables[lesson.seed_key].pieces(batch.numbers)
         return batch.split(self.pieces)
 
     def _backward(self, lesson: Lesson, batch: Batch, share: float = 1.0) -> Tensor:
         """Add the gradients of a batch that counts `share`; its loss."""
 
-        def derive(ids: Tensor, mask: Tensor, target: Tensor) -> tuple[Tensor | None, ...]:
-            loss = self.loss(lesson, replace(batch, ids=ids, mask=mask, target=target)) * share
+        def derive(ids: Tensor, mask: Tensor, target: Tensor, *packing: Tensor) -> tuple[Tensor | None, ...]:
+            loss = self.loss(lesson, replace(batch, ids=ids, mask=mask, target=target, packing=packing)) * share
             return loss.detach(), *torch.autograd.grad(loss, self.parameters, allow_unused=True)
 
-        inputs = batch.ids, batch.mask, batch.target
+        inputs = batch.ids, batch.mask, batch.target, *batch.packing
         recordable = self.method.steady and share == 1.0
-        key = lesson.seed_key, "step"
         once = partial(self.repeatable, derive)
-        loss, *gradients = self.recorder(key, once, *inputs) if recordable else once(*inputs)
+        loss, *gradients = self.recorder((lesson.seed_key, "step"), once, *inputs) if recordable else once(*inputs)
         for p, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is not None:
                 p.grad = gradient if p.grad is None else p.grad + gradient

@@ -29,6 +29,7 @@ class LearningConfig:
     bad_steps: int = 5  # so many losses in a row that are no numbers end the training
     checkpoint_steps: int = 100
     compile: bool = False  # compile the loss: takes minutes once, pays for large backbones; rounds differently
+    packed: bool = False  # rows of a batch in fewer, fuller ones: little padding; rounds differently, drops others
     record: bool = True  # on a GPU: replay steps as CUDA graphs; the numbers are the same
     precision: str = "float32"  # of the backbone; scores, heads and importance are always float32
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tss.randomness import shuffler
+from tss.tasks.packing import arrange, indices
 
 IGNORED = -100  # target of positions without a label
 PASS_COST = 24  # tokens that one more forward and backward pass costs beside its own; on a small CPU model up to 80
@@ -26,21 +27,28 @@ class Row:
 
 @dataclass(frozen=True)
 class Batch:
-    """ids, mask [batch, length]; target [batch] | [batch, length] | [batch, m]; numbers: which rows these are."""
+    """ids, mask [batch, length]; target [batch] | [batch, length] | [batch, m]; numbers: which rows these are.
+
+    packing: how the rows fit into fewer, fuller ones, for who can compute those. Of the ids, and of a target that is a
+    text of its own: [packed rows, places], the flat index into the padded tensor that stands there, or -1 for nothing.
+    """
 
     ids: Tensor
     mask: Tensor
     target: Tensor
     numbers: tuple[int, ...]
+    packing: tuple[Tensor, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def to(self, device: torch.device) -> Batch:
-        return replace(self, ids=self.ids.to(device), mask=self.mask.to(device), target=self.target.to(device))
+        packing = tuple(each.to(device) for each in self.packing)
+        ids, mask, target = (each.to(device) for each in (self.ids, self.mask, self.target))
+        return Batch(ids, mask, target, self.numbers, packing)
 
     def split(self, parts: int) -> list[Batch]:
-        """At most `parts` smaller batches with the same rows."""
+        """At most `parts` smaller batches with the same rows, not packed."""
         size = -(-len(self) // parts)
         return [
             Batch(
@@ -79,8 +87,13 @@ class Table:
         self.aligned = bool(rows[0].places)  # a target for each id
         self.single = single
 
-    def batch(self, numbers: Sequence[int], rounded: bool = False) -> Batch:
-        """These rows, padded to the longest among them; `rounded`: to the next rung, so that few shapes occur."""
+    def batch(self, numbers: Sequence[int], rounded: bool = False, packed: bool = False) -> Batch:
+        """These rows, padded to the longest among them; `rounded`: to the next rung, so that few shapes occur.
+
+        `packed`: padded to the longest of all, which costs nothing where only the packed rows are computed.
+        """
+        if packed:
+            return self._packed(numbers)
         length = self._width([self.lengths[i] for i in numbers], rounded, self.whole.ids)
         index = torch.tensor(numbers).to(self.whole.ids.device)
         ids, mask = (t[:, :length].index_select(0, index) for t in (self.whole.ids, self.whole.mask))
@@ -89,6 +102,20 @@ class Table:
         wide = self._width([self.targets[i] for i in numbers], rounded, self.whole.target)
         target = self.whole.target[:, : length if self.aligned else wide]
         return Batch(ids, mask, target.index_select(0, index), tuple(numbers))
+
+    def _packed(self, numbers: Sequence[int]) -> Batch:
+        whole = self.whole
+        index = torch.tensor(numbers).to(whole.ids.device)
+        ids, mask, target = (each.index_select(0, index) for each in (whole.ids, whole.mask, whole.target))
+        inputs = [self.lengths[i] for i in numbers]
+        texts = not (self.single or self.aligned)  # targets that are laid by themselves
+        targets = [self.targets[i] if texts else 0 for i in numbers]
+        groups, places = arrange(list(zip(inputs, targets, strict=True)))
+        laid = [indices(groups, inputs, places[0], ids.shape[1])]
+        if texts:
+            laid.append(indices(groups, targets, places[1], target.shape[1]))
+        packing = tuple(torch.tensor(each).to(ids.device) for each in laid)
+        return Batch(ids, mask, target, tuple(numbers), packing)
 
     def pieces(self, numbers: Sequence[int]) -> list[Batch]:
         """These rows in as many batches of like length as pay, shortest first: the same rows with less padding."""
