@@ -54,7 +54,7 @@ bench: $(STAMP)  ## ratios against peers on the CPU (about 10 minutes; DATA=fold
 	-$(BENCH)/many_tasks_in_a_batch.py --compile-seconds 60 --out results/performance/many_tasks_cpu.json
 	-$(BENCH)/training_step.py $(WITH_PEER)
 	-$(BENCH)/importance.py
-	-$(BENCH)/padding.py --data $(DATA) --rounds 3
+	-$(BENCH)/padding.py --data $(DATA) --rounds 3 --packed
 	-$(BENCH)/task_matrix.py
 	-$(BENCH)/growth.py --picture results/growth.svg
 	-$(BENCH)/start_up.py
