@@ -98,8 +98,13 @@ def variants(dev: Panel, own: str, before: Sequence[str], after: Sequence[str]) 
         "earlier, all": dict.fromkeys((own, *before), 1.0),
         "any, chosen": chosen(dev, own, every),
         "any, all": dict.fromkeys((own, *every), 1.0),
-        "any, own half": {own: 1.0, **dict.fromkeys(every, 1.0 / max(len(every), 1))},
+        "any, own half": halves(own, every),
     }
+
+
+def halves(own: str, others: Sequence[str]) -> Weights:
+    """As TSS+ weighs them: its own chances count as much as all others' together."""
+    return {own: 1.0, **dict.fromkeys(others, 1.0 / max(len(others), 1))}
 
 
 def revisited(asks: dict[str, list[str]], own: str, fit: Sequence[str], most: int) -> list[str]:
@@ -141,15 +146,14 @@ def measured(learner: Learner, tasks: Sequence[Task], most: int = 0) -> dict[str
         guests = [ready[name].beside(lesson.kind.labels) for name in before]
         for members, asked in asks.items():
             asked[task.name] = [before[i] for i in invited(lesson, ready[task.name].added, guests, members)]
-            tell(task.name, f"company={members}", dict.fromkeys((task.name, *asked[task.name]), 1.0))
+            tell(task.name, f"company={members}", halves(task.name, asked[task.name]))
         for what, weights in variants(dev, task.name, before, after).items():
             tell(task.name, what, weights)
         told = found[task.name]
         print(f"{task.name}: " + ", ".join(f"{k} {v:.1f}" for k, v in told.items() if ":" not in k), flush=True)
     for members, asked in asks.items():
         for name, (_, fit) in tests.items():
-            joined = revisited(asked, name, fit, members)
-            tell(name, f"company={members}, revisited", dict.fromkeys((name, *joined), 1.0))
+            tell(name, f"company={members}, revisited", halves(name, revisited(asked, name, fit, members)))
     return found
 
 

@@ -159,6 +159,18 @@ def in_company(path, **changes):
     return learner
 
 
+def chances_alone(path, names, text):
+    """What each task's own sub-network and head say, whatever its company."""
+    learner, chances = Learner.open(path, device="cpu"), []
+    for name in names:
+        ready = learner.ready(name)
+        ready.lesson.company = ()
+        batch = ready.lesson.batch([ready.lesson.kind.input_row(learner.backbone, (one,)) for one in text])
+        with torch.no_grad():
+            chances.append(ready.lesson.logits(batch, ready.added).softmax(-1))
+    return chances
+
+
 @pytest.fixture
 def asked(monkeypatch):
     """Everyone that is known is asked, whether it helps or not."""
@@ -176,17 +188,10 @@ def test_tasks_answer_together_with_those_that_know_their_labels(tmp_path, asked
         ["task 0", "task 1"],
     ]
     text = ["a fine day", "a rude book", "a dull meal"]
-    alone = Learner.open(tmp_path / "store", device="cpu")
-    chances = []
-    for name in ("task 2", "task 0", "task 1"):
-        ready = alone.ready(name)
-        ready.lesson.company = ()
-        batch = ready.lesson.batch([ready.lesson.kind.input_row(alone.backbone, (one,)) for one in text])
-        with torch.no_grad():
-            chances.append(ready.lesson.logits(batch, ready.added).softmax(-1))
-    mean = torch.stack(chances).mean(0)
+    chances = chances_alone(tmp_path / "store", ("task 2", "task 0", "task 1"), text)
+    both = chances[0] / 2 + (chances[1] + chances[2]) / 4
     told = learner.predict("task 2", text, details=True)
-    for one, expected in zip(told, mean, strict=True):
+    for one, expected in zip(told, both, strict=True):
         assert one["confidence"] == pytest.approx(float(expected.max()), abs=1e-5)
     mixed = learner.predict(["task 2", "task 0", "task 2"], [text[0], text[1], text[2]], details=True)
     assert [mixed[0]["answer"], mixed[2]["answer"]] == [told[0]["answer"], told[2]["answer"]]
@@ -240,20 +245,26 @@ def test_company_is_asked_only_where_dev_says_so():
     gold = torch.tensor([row.target[0] for row in lesson.valid.rows])
 
     class Knows(torch.nn.Module):
-        """A head that gives each row of the one batch the right label, or the other one."""
+        """A head that gives each row of the one batch the right label, or the other one; `but`: so to the first row."""
 
-        def __init__(self, sure):
+        def __init__(self, sure, but=None):
             super().__init__()
-            self.sure = sure
+            self.sure, self.but = sure, but
 
         def forward(self, features):
             numbers = next(iter(lesson.batches(lesson.valid.rows, 64))).numbers
-            return self.sure * torch.nn.functional.one_hot(gold[list(numbers)], len(lesson.kind.labels)).float()
+            sure = torch.full((len(numbers), 1), self.sure)
+            sure[0] = self.sure if self.but is None else self.but
+            return sure * torch.nn.functional.one_hot(gold[list(numbers)], len(lesson.kind.labels)).float()
 
     object.__setattr__(right, "head", Knows(9.0))
     object.__setattr__(wrong, "head", Knows(-9.0))
     assert invited(lesson, gates, [wrong, right], 1) == [1]
     assert invited(lesson, gates, [wrong], 1) == []
+    lesson.head = Knows(0.2)  # right everywhere, hardly sure
+    assert invited(lesson, gates, [right], 1) == [0]
+    object.__setattr__(right, "head", Knows(9.0, but=-2.0))  # a smaller loss, but one answer less is right
+    assert invited(lesson, gates, [right], 1) == []
     assert guest(lesson, Remembered(one.kept, one.head, ("other",)), gates) is None
 
 
@@ -274,10 +285,11 @@ def test_earlier_tasks_revisited_answer_together_with_later_ones_and_can_go_back
     ]
     assert together == [{"task 0", "task 1", "task 2"}] * 3
     assert learner.predict("task 2", text, details=True) == before["task 2"]
-    # The same three answer for each of them now; only the order of the sum differs.
-    first, last = (learner.predict(name, text, details=True) for name in ("task 0", "task 2"))
-    for one, other in zip(first, last, strict=True):
-        assert one["answer"] == other["answer"] and one["confidence"] == pytest.approx(other["confidence"], abs=1e-5)
+    # The same three answer for each of them now, its own counting one half.
+    own, second, third = chances_alone(tmp_path / "store", ("task 0", "task 1", "task 2"), text)
+    first = learner.predict("task 0", text, details=True)
+    for one, expected in zip(first, own / 2 + (second + third) / 4, strict=True):
+        assert one["confidence"] == pytest.approx(float(expected.max()), abs=1e-5)
     assert first != before["task 0"]
     assert all(check.status == "equal" for check in learner.verify())
     assert learner.revisit() == []

@@ -1,6 +1,6 @@
-"""Who should answer beside a new task: stored tasks that know its labels, if that makes its dev loss smaller.
+"""Who should answer beside a new task: stored tasks that know its labels, if its dev examples say that it helps.
 
-    P(y | x) = mean over the task and its company of P_i(y | x),  each with its own sub-network and head
+    P(y | x) = P_own(y | x) / 2 + mean over its company of P_i(y | x) / 2,  each with its own sub-network and head
 
 Relatives have seen other texts with the same labels, and their mistakes differ. Nothing is trained for it and nothing
 that is stored changes. Each one asked costs a forward pass.
@@ -32,18 +32,25 @@ def guest(lesson: Lesson, stored: Remembered, added: Pass) -> Member | None:
 
 @torch.no_grad()
 def invited(lesson: Lesson, own: Pass, guests: Sequence[Member], most: int) -> list[int]:
-    """Numbers of the `most` guests with the smallest dev loss; none if the mean with them is no better than alone."""
+    """Numbers of the `most` guests with the smallest dev loss.
+
+    None if with them the dev loss is not smaller, or the dev score is lower: doubt spread over the labels makes the
+    loss of a tagger smaller while it finds less.
+    """
     lesson.backbone.model.eval()
     lesson.head.eval()
-    batches = list(lesson.batches(lesson.valid.first(ASKED).rows, 64))
-    shares = [lesson.kind.weight(batch) for batch in batches]
+    split = lesson.valid.first(ASKED)
+    batches = list(lesson.batches(split.rows, 64))
 
-    def loss(each: Sequence[Tensor]) -> float:
-        parts = zip(each, batches, shares, strict=True)
-        return sum(float(lesson.kind.loss(logits, batch)) * share for logits, batch, share in parts) / sum(shares)
+    def judged(each: Sequence[Tensor]) -> tuple[float, float]:
+        score, loss = lesson.develop(split, batches, lambda _, i, batch: (each[i], lesson.kind.loss(each[i], batch)))
+        return loss, -(score or 0.0)
 
     alone = [lesson.kind.logits(lesson.backbone, lesson.head, batch, own) for batch in batches]
     theirs = [[lesson.asked(member, batch) for batch in batches] for member in guests]
-    nearest = sorted(range(len(guests)), key=lambda i: loss(theirs[i]))[:most]
+    nearest = sorted(range(len(guests)), key=lambda i: judged(theirs[i])[0])[:most]
+    if not nearest:
+        return []
     together = [in_company(each) for each in zip(alone, *(theirs[i] for i in nearest), strict=True)]
-    return nearest if nearest and loss(together) < loss(alone) else []
+    (loss, missed), (loss_alone, missed_alone) = judged(together), judged(alone)
+    return nearest if loss < loss_alone and missed <= missed_alone else []

@@ -51,8 +51,10 @@ class Member:
 
 
 def in_company(each: Sequence[Tensor]) -> Tensor:
-    """Logits of several as those of one: the logarithm of their mean chances."""
-    return torch.stack([logits.float().softmax(dim=-1) for logits in each]).mean(dim=0).clamp(min=1e-12).log()
+    """Logits of several as those of one: half the chances of the first, half the mean of the others', as logarithms."""
+    own, *others = (logits.float().softmax(dim=-1) for logits in each)
+    chances = (own + torch.stack(others).mean(dim=0)) / 2 if others else own
+    return chances.clamp(min=1e-12).log()
 
 
 class Lesson:
