@@ -1,7 +1,7 @@
 """What answering in company would give: a task's own sub-network and head beside those of its relatives.
 
     python benchmarks/company.py --configuration tss+,sticky=1 --seeds 20,21 --out results/demo/company.jsonl
-    python benchmarks/company.py --store STORE --data DATA --family asc --most 110 --out results/demo/company-asc.jsonl
+    python benchmarks/company.py --store STORE --data DATA --family asc --most 110 --out results/demo/company-real.jsonl
 
 Nothing is trained for it and no sub-network changes: the chances that each member gives the labels are averaged.
 Relatives: stored tasks of the family that know all of the task's labels by name; earlier ones only, or all (as if the
