@@ -2,6 +2,7 @@
 
     python benchmarks/company.py --configuration tss+,sticky=1 --seeds 20,21 --out results/demo/company.jsonl
     python benchmarks/company.py --store STORE --data DATA --family asc --most 110 --out results/demo/company-real.jsonl
+    python benchmarks/company.py --lines results/demo/company-real.jsonl        # means, from the lines kept
 
 Nothing is trained for it and no sub-network changes: the chances that each member gives the labels are averaged.
 Relatives: stored tasks of the family that know all of the task's labels by name; earlier ones only, or all (as if the
@@ -35,6 +36,7 @@ from tss.tasks.task import Example, Task
 
 PICKS = 5
 MOST = (8, 32)  # `company=8`, `company=32`
+SMALL = 100  # test examples; the benchmark's tables take sets of fewer as one, too
 Weights = dict[str, float]
 
 
@@ -174,7 +176,11 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="for a store: on a CPU it is computed in float32")
     parser.add_argument("--most", type=int, default=0, help="dev and test examples of a task; 0: all")
     parser.add_argument("--out", type=Path, help="add the lines to this file")
+    parser.add_argument("--lines", type=Path, help="only print what this file has")
     args = parser.parse_args()
+    if args.lines:
+        print("\n".join(summary([json.loads(line) for line in args.lines.read_text().splitlines()])))
+        return
     one_thread()
     if args.store:
         learner = Learner.open(args.store, device=args.device)
@@ -194,6 +200,26 @@ def main() -> None:
             for task in tasks:
                 learner.learn(task)
             tell(args.out, {"configuration": args.configuration, "seed": seed}, measured(learner, tasks))
+
+
+def summary(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Means of every variant over the orders of a store or the seeds; tests of fewer than 100 examples taken as one."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for line in lines:
+        for subject in line["means"]:
+            groups.setdefault((line.get("store", "demo").rsplit(".o", 1)[0], subject), []).append(line)
+    out = []
+    for (store, subject), some in groups.items():
+        tasks = [told for line in some for name, told in line["tasks"].items() if name.startswith(subject)]
+        small = [told for told in tasks if told["examples"] < SMALL]
+        for what in (key for key in some[0]["means"][subject] if ":" not in key and key != "examples"):
+            mean = fmean(line["means"][subject][what] for line in some)
+            text = f"{store} {subject}, {len(some)} lines, {what}: {mean:.1f}"
+            if small and f"{what}: right" in small[0]:
+                right = sum(told[f"{what}: right"] for told in small) / sum(told["examples"] for told in small)
+                text += f", {100 * right:.1f} % of the small tests right"
+            out.append(text)
+    return out
 
 
 def tell(out: Path | None, about: dict[str, Any], found: dict[str, dict[str, float]]) -> None:

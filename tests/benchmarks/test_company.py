@@ -46,3 +46,12 @@ def test_a_panel_of_one_answers_as_the_task_does(company, tmp_path, kind):
     assert panel.kind.score(panel.answers({"own": 1.0}), panel.gold) == pytest.approx(told.scores)
     one, both = (torch.cat([p.flatten() for p in panel.together(w)]) for w in ({"own": 1.0}, {"own": 1.0, "twin": 3.0}))
     torch.testing.assert_close(one, both)
+
+
+def test_lines_of_several_stores_are_summed_up(company):
+    def line(order, score, right):
+        tasks = {"asc/a": {"examples": 10, "own": score, "own: right": right}, "asc/b": {"examples": 500, "own": score}}
+        return {"store": f"tss+.asc.o{order}.s0", "means": {"asc": {"examples": 255, "own": score}}, "tasks": tasks}
+
+    told = company.summary([line(0, 70.0, 6), line(1, 80.0, 9)])
+    assert told == ["tss+.asc asc, 2 lines, own: 75.0, 75.0 % of the small tests right"]

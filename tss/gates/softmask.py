@@ -40,7 +40,7 @@ class SoftMask:
 
 
 class SoftMasks:
-    """The same for many parameters, in few launches."""
+    """The same for the hundreds of matrices of a whole LM, in few launches instead of one for each."""
 
     def __init__(self, importances: Sequence[Tensor], mode: str):
         self.keep = [1.0 - importance for importance in importances]
