@@ -8,8 +8,11 @@ decoder compute. Where texts are generated, those of sources and of targets; the
 max_target, as padding="max_length" of a Trainer does. With the option `packed` (here: on a GPU, or with --packed) rows
 of a batch are laid into fewer, fuller ones. Without it a batch is computed on a CPU in pieces of like length, on a GPU
 in one piece whose length is rounded up to a rung, so that few shapes are recorded; the notes have that beside, and the
-shapes that 15 epochs of a task meet either way. Trainer's length grouping is printed beside, too. Epoch times are of
-one task a family, with the same training step on both sides; the peer has no sorting and no packing to do.
+shapes that 15 epochs of a task meet either way. Trainer's length grouping is printed beside, too.
+
+Epoch times are of one task a family, beside the Trainer of transformers (trainer_peer.py) that trains the same adapters
+with everything padded, eager and compiled, the faster one counting; and, printed beside, our own training step fed the
+same padded batches, which has no sorting and no packing to do: what the batches alone are worth.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +29,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import trainer_peer
 from ratio import Figure, alternate, arguments, faster, finish, one_thread, versions, where
 from training_step import opened
 
@@ -150,8 +155,24 @@ def fuller(batch: Batch, width: int) -> Batch:
     return replace(batch, target=F.pad(batch.target, (0, width - batch.target.shape[1]), value=IGNORED))
 
 
-def epochs(learner: Learner, lesson: Lesson, device: str, rounds: int, options: dict[str, bool]) -> dict[str, float]:
-    """Milliseconds of an epoch: ours and everything padded, and what is printed beside."""
+@dataclass(frozen=True)
+class Epochs:
+    """Milliseconds of an epoch. Of the Trainer: eager and compiled, each with ours of the same turns."""
+
+    own: dict[str, float]  # "ours", "padded" (our step with everything padded) and what is printed beside
+    trainer: dict[str, tuple[float, float]]
+
+    @property
+    def best(self) -> tuple[float, float]:
+        return min(self.trainer.values())
+
+    def note(self) -> str:
+        told = [f"Trainer {way} {ms:.1f} ms (ours {ours:.1f} ms)" for way, (ms, ours) in self.trainer.items()]
+        return "; ".join([*told, *(f"{what} {ms:.1f} ms" for what, ms in self.own.items() if what != "ours")])
+
+
+def epochs(learner: Learner, lesson: Lesson, args: argparse.Namespace) -> Epochs:
+    device, rounds, options = args.device, args.rounds, {"packed": args.packed, "compile": args.compile}
     method: Any = learner.method
     method.begin(lesson, None)
     config = LearningConfig(batch_size=SIZE, max_steps=10**6, precision=learner.config.learning.precision, **options)
@@ -171,30 +192,44 @@ def epochs(learner: Learner, lesson: Lesson, device: str, rounds: int, options: 
                 p.grad = None
             training.update(training._backward(lesson, batch), 1.0)
 
-    calls: dict[str, Callable[[], None]] = {"ours": lambda: ours(training.packs), "peer": lambda: peer(long)}
+    calls: dict[str, Callable[[], None]] = {"ours": lambda: ours(training.packs), "padded": lambda: peer(long)}
     if training.packs:
         calls["not packed"] = lambda: ours(False)
     if width:
-        calls["peer, its targets padded to the longest of a batch"] = lambda: peer(short)
-    return alternate(calls, device, rounds, warm=3 if device == "cuda" else 1)
+        calls["padded, but targets to the longest of a batch"] = lambda: peer(short)
+    own = alternate(calls, device, rounds, warm=3 if device == "cuda" else 1)
+    ways = {"eager": False} | ({"compiled": True} if args.trainer_compiled else {})
+    trainer = {}
+    for way, compiled in ways.items():
+        begin = time.perf_counter()
+        try:
+            trainer[way] = trainer_peer.epochs(learner, lesson, long, calls["ours"], rounds, compiled)
+        except Exception as problem:  # whatever a compiler meets, the eager peer is still there
+            if not compiled:
+                raise
+            print(f"  the Trainer does not run {way}: {type(problem).__name__}: {str(problem)[:200]}", flush=True)
+        print(f"  {lesson.name}: the Trainer, {way}, took {time.perf_counter() - begin:.0f} s", flush=True)
+    return Epochs(own, trainer)
 
 
 def timed(data: Path, learner: Learner, args: argparse.Namespace) -> list[Figure]:
-    figures, every, plain = [], [], []
+    figures, against, padded, plain = [], [], [], []
     for name in TIMED:
         task = load_task(data, name)
-        task = replace(task, train=task.train[: args.rows or None], valid=task.valid[:8], test=task.test[:8])
-        options = {"packed": args.packed, "compile": args.compile}
-        found = epochs(learner, learner._lesson(task), args.device, args.rounds, options)
-        every.append(found["peer"] / found["ours"])
-        if "not packed" in found:
-            plain.append(found["peer"] / found["not packed"])
-        ours, peer = found.pop("ours"), found.pop("peer")
-        note = "; ".join(f"{what} {value:.1f} ms" for what, value in found.items())
-        figures.append(faster(f"epoch, {name}", ours, peer, "ms", None, note))
-    mean = statistics.geometric_mean(every)
-    note = "geometric mean" + (f"; not packed {statistics.geometric_mean(plain):.2f}" if plain else "")
-    figures.append(faster("epoch, mean of the three", 1.0, mean, "x", 2.5, note))
+        # whole batches only: a shorter last one would have the Trainer compile twice
+        whole = (args.rows or len(task.train)) // SIZE * SIZE
+        task = replace(task, train=task.train[:whole], valid=task.valid[:8], test=task.test[:8])
+        found = epochs(learner, learner._lesson(task), args)
+        peer, ours = found.best
+        figures.append(faster(f"epoch, {name}", ours, peer, "ms", None, found.note()))
+        against.append(peer / ours)
+        padded.append(found.own["padded"] / found.own["ours"])
+        if "not packed" in found.own:
+            plain.append(found.own["padded"] / found.own["not packed"])
+    figures.append(faster("epoch, mean of the three", 1.0, statistics.geometric_mean(against), "x", 2.5, "geometric"))
+    note = "geometric" + (f"; not packed {statistics.geometric_mean(plain):.2f}" if plain else "")
+    mean = statistics.geometric_mean(padded)
+    figures.append(faster("epoch against our own step, everything padded, mean", 1.0, mean, "x", None, note))
     return figures
 
 
@@ -203,9 +238,11 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--shape", default="nano", choices=("nano", "mini", "bart-large", "toy"))
     parser.add_argument("--first", type=int, default=0, help="so many tasks a family; 0: all")
-    parser.add_argument("--rows", type=int, default=0, help="so many rows of a timed task; 0: all")
+    parser.add_argument("--rows", type=int, default=0, help="at most so many rows of a timed task; 0: all")
     parser.add_argument("--packed", action=argparse.BooleanOptionalAction, help="default: on a GPU")
-    parser.add_argument("--compile", action="store_true", help="compile the loss, of ours and of the peer")
+    parser.add_argument("--compile", action="store_true", help="our training step with the option compile")
+    parser.add_argument("--no-trainer-compiled", dest="trainer_compiled", action="store_false",
+                        help="the Trainer eager only")  # fmt: skip
     args = parser.parse_args()
     cuda = args.device == "cuda"
     args.packed = cuda if args.packed is None else args.packed
@@ -218,7 +255,7 @@ def main() -> int:
     shape = f"{args.shape}, batches of {SIZE}, {learner.config.learning.precision}"
     shape += ", compiled" if args.compile else ""
     shape += "" if args.packed is cuda else ", packed" if args.packed else ", not packed"
-    return finish(args, shape, where(args.device), versions(), figures)
+    return finish(args, shape, where(args.device), versions("accelerate"), figures)
 
 
 if __name__ == "__main__":
