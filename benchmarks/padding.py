@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 import trainer_peer
 from ratio import Figure, alternate, arguments, faster, finish, one_thread, versions, where
-from training_step import opened
+from training_step import many_variants, opened
 
 from tss import Learner
 from tss.data.sequences import FAMILIES, load_task, sequence
@@ -248,6 +248,8 @@ def main() -> int:
     args.packed = cuda if args.packed is None else args.packed
     if not cuda:
         one_thread()
+    if args.trainer_compiled:
+        many_variants()
     with tempfile.TemporaryDirectory() as folder:
         learner = opened(Path(folder), args.shape, args.device)
         figures = shares(args.data, learner, cuda, args.packed, args.first)

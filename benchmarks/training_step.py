@@ -67,6 +67,13 @@ def opened(folder: Path, shape: str, device: str, method: str | None = None) -> 
     return learner
 
 
+def many_variants() -> None:
+    """A layer more is a variant more of the same code: the compiler shall not give up on peers either."""
+    from torch import _dynamo  # here, as it takes seconds and others import this file
+
+    _dynamo.config.recompile_limit = VARIANTS
+
+
 def random_bart(config: Any, device: str, precision: str) -> nn.Module:
     """Weights as transformers draws them, but once and in place: nn.Linear's own start is never computed."""
     from transformers import BartForConditionalGeneration
@@ -108,7 +115,14 @@ def our_step(learner: Learner, lesson: Lesson, rows: int, compiled: bool = False
     )
     training = Training([lesson], method, config, None, None)
     _, batch = next(training._stream(0))
-    return lambda: training._step(lesson, batch)
+
+    def step() -> None:
+        training._step(lesson, batch)
+        if training.recorder.trouble:
+            print(f"  ours {'compiled' if compiled else 'plain'}: {training.recorder.trouble}", flush=True)
+            training.recorder.trouble = ""
+
+    return step
 
 
 class Peer:
@@ -200,12 +214,6 @@ def packaged(python: str, length: int, rows: int, config: dict[str, Any], device
     return told["ms"], f"in its own process: {told['ways']}; {told['versions']}"
 
 
-def best(times: dict[str, float], peer: str) -> tuple[float, str]:
-    own = {name: value for name, value in times.items() if name.startswith(peer)}
-    name = min(own, key=lambda one: own[one])
-    return own[name], ", ".join(f"{one.split(':')[1]} {value:.2f} ms" for one, value in own.items())
-
-
 def in_turns(calls: dict[str, Callable[[], Any]], args: Any, warm: int = 2) -> dict[str, float]:
     """Median milliseconds of a step. On a GPU a turn is several steps: no training waits for the end of each."""
     steps = TURN if args.device == "cuda" else 1
@@ -222,33 +230,36 @@ def compare(learner: Learner, args: Any) -> list[Figure]:
     learner.backbone.model.train()
     lesson = made_lesson(learner, rows, length)
     ours, own = _quicker(lambda compiled: our_step(learner, lesson, rows, compiled), args)
-    times: dict[str, float] = {}
-    for name, made in (("adapters", direct_adapters(learner, lesson, rows, False)),
-                       ("biased", direct_adapters(learner, lesson, rows, True))):  # fmt: skip
-        ways = {f"{name}:{way}": call for way, call in made.ways(args.compile).items()}
-        # in turns with ours for each peer: what a machine does meanwhile hits both
-        found = in_turns({"ours": ours, **ways}, args)
-        times |= {f"{name}-ours": found.pop("ours"), **found}
-    ways = full_tuning(learner, lesson, rows).ways(args.compile)
+
+    def adapters(biases: bool) -> tuple[float, float, str, dict[str, float]]:
+        """Ours, the fastest peer, how, and all peers: in turns, as what a machine does meanwhile hits both."""
+        found = in_turns({"ours": ours, **direct_adapters(learner, lesson, rows, biases).ways(args.compile)}, args)
+        mine = found.pop("ours")
+        return mine, min(found.values()), _told(own, found), found
+
+    mine, direct, how, _ = adapters(biases=False)
+    figures = [smaller("step against the same adapters trained directly", mine, direct, "ms", 1.05, how)]
+    if args.only == "adapters":
+        return figures
+    mine, biased, how, every = adapters(biases=True)
+    full = full_tuning(learner, lesson, rows).ways(args.compile)
     learner.backbone.model.requires_grad_(False)
-    found = _against_full(ours, ways, learner, args)
-    times |= {"full-ours": found.pop("ours"), **found}
-    direct, how = best(times, "adapters:")
-    biased, also = best(times, "biased:")
-    full, way = best(times, "full:")
-    how, also, way = (f"ours {own}; {told}" for told in (how, also, way))
-    figures = [
-        smaller("step against the same adapters trained directly", times["adapters-ours"], direct, "ms", 1.05, how),
-        faster("step against full fine-tuning", times["full-ours"], full, "ms", 1.4, way),
-        faster("step against plain bottleneck adapters, fastest", times["biased-ours"], biased, "ms", None, also),
-        faster("step against bottleneck adapters, eager", times["biased-ours"], times["biased:eager"], "ms",
+    found = _against_full(ours, full, learner, args)
+    beside = found.pop("ours")
+    figures += [
+        faster("step against full fine-tuning", beside, min(found.values()), "ms", 1.4, _told(own, found)),
+        faster("step against plain bottleneck adapters, fastest", mine, biased, "ms", None, how),
+        faster("step against bottleneck adapters, eager", mine, every["eager"], "ms",
                1.15 if args.device == "cuda" else None, "plain PyTorch"),
     ]  # fmt: skip
     if args.peer_python:
         theirs, told = packaged(args.peer_python, length, rows, learner.backbone.model.config.to_dict(), args.device)
-        figures.append(faster("step against the package adapters (seq_bn)", times["biased-ours"], theirs, "ms", 1.15,
-                              told))  # fmt: skip
+        figures.append(faster("step against the package adapters (seq_bn)", mine, theirs, "ms", 1.15, told))
     return figures
+
+
+def _told(own: str, found: dict[str, float]) -> str:
+    return f"ours {own}; " + ", ".join(f"{way} {value:.2f} ms" for way, value in found.items())
 
 
 def _quicker(make: Callable[[bool], Callable], args: Any) -> tuple[Callable, str]:
@@ -266,7 +277,7 @@ def _quicker(make: Callable[[bool], Callable], args: Any) -> tuple[Callable, str
 def _against_full(ours: Callable, ways: dict[str, Callable], learner: Learner, args: Any) -> dict[str, float]:
     """Full fine-tuning needs gradients of the backbone, ours must not pay for them: the switch is not timed."""
     model, found = learner.backbone.model, {}
-    for name, call in {"ours": ours, **{f"full:{way}": call for way, call in ways.items()}}.items():
+    for name, call in {"ours": ours, **ways}.items():
         model.requires_grad_(name != "ours")
         found |= in_turns({name: call}, args)
     model.requires_grad_(False)
@@ -282,19 +293,19 @@ def main() -> int:
     parser.add_argument("--length", type=int, default=0, help="tokens of a text; 128, on a CPU 64")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--peer-python", help="an interpreter with the package adapters")
+    parser.add_argument("--only", choices=("adapters",), help="beside the same adapters trained directly and no other")
     args = parser.parse_args()
     args.rows = args.rows or (32 if args.device == "cuda" else 16)
     args.length = args.length or (128 if args.device == "cuda" else 64)
     if args.device == "cpu":
         one_thread()
     if args.compile:
-        from torch import _dynamo  # here, as it takes seconds and others import this file
-
-        _dynamo.config.recompile_limit = VARIANTS  # for the peers as for ours
+        many_variants()
     with tempfile.TemporaryDirectory() as folder:
         learner = opened(Path(folder), args.shape, args.device)
         figures = compare(learner, args)
     shape = f"{args.shape}, batch {args.rows} x {args.length}, {learner.config.learning.precision}"
+    shape += f", {args.only} only" if args.only else ""
     return finish(args, shape, where(args.device), versions(), figures)
 
 

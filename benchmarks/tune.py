@@ -8,7 +8,8 @@ CONFIGS.json: {"orders": [3, 4], "sequence": "heterogeneous", "tasks": 16, "opti
 [{"label", "method", "options", and "orders" if they differ}]}.
 What is done is skipped. Tests are never looked at: the dev examples stand in their place. For generation the dev
 score is minus the dev loss. Small dev sets are a lottery one by one, so the labels of a family's kept states are also
-counted together: `pooled` is the share of right answers.
+counted together: `pooled` is the share of right answers. `final` is the main metric of the dev examples after the last
+task, which is what a method that forgets is judged by.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import multiprocessing as mp
 import shutil
+import statistics
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -97,12 +99,16 @@ def lines(plan: dict, out: Path) -> list[dict]:
     for one in plan["configurations"]:
         for order in one.get("orders", plan["orders"]):
             log = out / one["label"] / f"{one['method']}-order{order}.jsonl"
-            for text in log.read_text().splitlines() if log.exists() else []:
-                line = json.loads(text)
-                if "task" in line and "curve" in line:
+            logged = [json.loads(text) for text in log.read_text().splitlines()] if log.exists() else []
+            learnt = [line for line in logged if "task" in line]
+            whole = bool(learnt) and len(learnt) == len(logged[0]["tasks"])
+            final = learnt[-1]["row"] if whole else [None] * len(learnt)
+            for line, last in zip(learnt, final, strict=True):
+                if "curve" in line:
                     best = max((e for e in line["curve"] if e[2] is not None), key=lambda e: e[2])
                     facts = {k: line["facts"][k] for k in FACTS if k in line["facts"]}
                     told = {"label": one["label"], "order": order, "task": line["task"]}
+                    told |= {} if last is None else {"final": last}
                     found.append({**told, "dev": best[2], "best": best[0], **right(line), **facts})
     return found
 
@@ -117,16 +123,22 @@ def right(line: dict) -> dict[str, int]:
 
 
 def summary(found: list[dict]) -> str:
-    """Mean dev score a family and configuration, and over the families with a metric."""
-    cells: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Mean dev score a family and configuration; and the mean of the families' means after the last task."""
+    cells: dict[str, dict[str, list[dict]]] = defaultdict(lambda: defaultdict(list))
     for line in found:
-        cells[line["label"]][line["task"].split("/")[0]].append(line["dev"])
+        cells[line["label"]][line["task"].split("/")[0]].append(line)
     order = sorted({f for each in cells.values() for f in each})
-    rows = ["| configuration | " + " | ".join(order) + " | tasks |", "|" + " --- |" * (len(order) + 2)]
+    rows = ["| configuration | " + " | ".join(order) + " | final | tasks |", "|" + " --- |" * (len(order) + 3)]
     for label, each in cells.items():
-        told = [f"{sum(each[f]) / len(each[f]):.2f}{pooled(found, label, f)}" if each[f] else "" for f in order]
-        rows.append(f"| {label} | " + " | ".join(told) + f" | {sum(map(len, each.values()))} |")
+        told = [f"{mean(each[f], 'dev'):.2f}{pooled(found, label, f)}" if each[f] else "" for f in order]
+        whole = all("final" in line for lines in each.values() for line in lines)
+        last = f"{statistics.mean(mean(lines, 'final') for lines in each.values()):.2f}" if whole else ""
+        rows.append(f"| {label} | " + " | ".join(told) + f" | {last} | {sum(map(len, each.values()))} |")
     return "\n".join(rows)
+
+
+def mean(lines: list[dict], key: str) -> float:
+    return statistics.mean(line[key] for line in lines)
 
 
 def pooled(found: list[dict], label: str, family: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from small_lessons import small_lesson, small_method
@@ -123,14 +125,40 @@ def test_a_recorded_training_is_the_plain_one(name, kind):
 
 @pytest.mark.gpu
 @needs_gpu
+def test_a_graph_left_behind_as_garbage_does_not_stop_recording(monkeypatch):
+    """What a compiler's frames do: a cycle keeps the plain call's graph, and with it the stream of that call, alive."""
+    weight = torch.ones(4, device="cuda", requires_grad=True)
+    recorder, real, tries = Recorder(on=True), Recorder._record, []
+
+    def derive(x):
+        loss = (weight * x).square().sum()
+        cycle = [loss]
+        cycle.append(cycle)
+        return loss.detach(), *torch.autograd.grad(loss, [weight], retain_graph=True)
+
+    monkeypatch.setattr(Recorder, "_record", lambda *given: tries.append(real(*given)) or tries[-1])
+    gc.disable()
+    try:
+        for i in range(3):
+            x = torch.full((4,), float(i + 1), device="cuda")
+            loss, gradient = recorder("key", derive, x)
+            assert torch.allclose(gradient, 2 * weight * x * x)
+    finally:
+        gc.enable()
+    assert tries[0] is None and tries[1] is not None and len(tries) == 2  # it did stand in the way
+    assert recorder.on and not recorder.trouble
+
+
+@pytest.mark.gpu
+@needs_gpu
 def test_a_recording_that_fails_on_the_way_changes_no_number(monkeypatch):
     real, asked = Recorder._record, []
 
-    def failing(self, function, inputs):
+    def failing(self, key, function, inputs):
         asked.append(1)
-        if len(asked) == 3:
-            return real(self, lambda *_: (torch.full((), float(inputs[0].sum())),), inputs)  # reads a number
-        return real(self, function, inputs)
+        if len(asked) in (3, 4):  # and once more, after garbage was collected
+            return real(self, key, lambda *_: (torch.full((), float(inputs[0].sum())),), inputs)  # reads a number
+        return real(self, key, function, inputs)
 
     found = []
     for patched in (False, True):

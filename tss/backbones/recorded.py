@@ -49,7 +49,7 @@ class Recorder:
             return function(*inputs)
         record = self._seen[exact]
         if record is None:
-            record = self._record(key, function, inputs)
+            record = self._record(key, function, inputs) or self._again(key, function, inputs)
             if record is None:
                 return function(*inputs)
             self._seen[exact] = record
@@ -63,6 +63,18 @@ class Recorder:
             self._seen.clear()
             self._results.clear()
             torch.cuda.empty_cache()
+
+    def _again(self, key: Hashable, function: Callable[..., Outputs], inputs: tuple[Tensor, ...]) -> _Record | None:
+        """A second try. A plain call that compiled leaves its graph of gradients behind as garbage; as long as that
+        lives, gradients want to wait for the stream it ran on, which no recording may."""
+        gc.collect()
+        record = self._record(key, function, inputs)
+        if record is None:
+            self.on = False
+            self._seen.clear()
+        else:
+            self.trouble = ""
+        return record
 
     def _record(self, key: Hashable, function: Callable[..., Outputs], inputs: tuple[Tensor, ...]) -> _Record | None:
         lasting = {t.data_ptr() for results in self._results.values() for t in results if t is not None}
@@ -79,8 +91,7 @@ class Recorder:
                     graph.capture_end()
         except RuntimeError as problem:
             why = str(problem).strip().splitlines()[0]
-            self.on, self.trouble = False, f"steps could not be recorded and took longer, with the same result: {why}"
-            self._seen.clear()
+            self.trouble = f"steps could not be recorded and took longer, with the same result: {why}"
             torch.cuda.synchronize()
             _put_back(random)
             return None
