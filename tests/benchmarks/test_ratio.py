@@ -121,10 +121,40 @@ def test_a_training_step_beside_its_peers(tmp_path: Path):
     from tss import Learner
 
     learner = Learner.open(tmp_path / "store", str(tiny_path("bart")), device="cpu", config={"bottleneck": 4})
-    args = argparse.Namespace(rows=4, length=8, compile=False, device="cpu", repeats=1, peer_python=None)
+    args = argparse.Namespace(rows=4, length=8, compile=False, device="cpu", repeats=1, peer_python=None, only=None)
     figures = compare(learner, args)
     assert len(figures) == 4 and all(figure.ours > 0 and figure.peer > 0 for figure in figures)
+    args.only = "adapters"
+    assert [figure.what for figure in compare(learner, args)] == [figures[0].what]
     assert not any(p.requires_grad for p in learner.backbone.model.parameters())
+
+
+def test_an_epoch_of_the_trainer_in_turns_with_ours(tmp_path: Path):
+    """Every epoch is timed with one of ours after it, and the Trainer does train: its own copy of the head."""
+    pytest.importorskip("accelerate")
+    import trainer_peer
+    from tiny import tiny_path
+    from training_step import made_lesson
+
+    from tss import Learner
+
+    learner = Learner.open(tmp_path / "store", str(tiny_path("bart")), device="cpu", config={"bottleneck": 4})
+    lesson = made_lesson(learner, 8, 6)
+    before = [p.clone() for p in lesson.head.parameters()]
+    batches, turns, made = [lesson.batch(lesson.train.rows, [i, i + 1]) for i in range(0, 8, 2)], [], []
+    real = trainer_peer.Direct.__init__
+
+    def kept(self, *given):
+        real(self, *given)
+        made.append((self, [p.detach().clone() for p in self.parameters()]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer_peer.Direct, "__init__", kept)
+        theirs, ours = trainer_peer.epochs(learner, lesson, batches, lambda: turns.append(sum(range(10**5))), 2, False)
+    (model, start) = made[0]
+    assert theirs > 0 and ours > 0 and len(turns) == 2 + trainer_peer.WARM
+    assert all(not torch.equal(a, b) for a, b in zip(start, model.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, lesson.head.parameters(), strict=True))
 
 
 def test_random_weights_are_drawn_in_place(tmp_path: Path):
