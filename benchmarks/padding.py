@@ -188,9 +188,12 @@ def epochs(learner: Learner, lesson: Lesson, args: argparse.Namespace) -> Epochs
 
     def peer(batches: list[Batch]) -> None:
         for batch in batches:
-            for p in training.parameters:
-                p.grad = None
-            training.update(training._backward(lesson, batch), 1.0)
+            if device == "cuda":
+                training._step(lesson, batch)
+            else:  # where the loop would cut the batch into pieces of like length
+                for p in training.parameters:
+                    p.grad = None
+                training.update(training._backward(lesson, batch), 1.0)
 
     calls: dict[str, Callable[[], None]] = {"ours": lambda: ours(training.packs), "padded": lambda: peer(long)}
     if training.packs:

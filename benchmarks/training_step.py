@@ -5,8 +5,8 @@
 
 Ours is the training loop's own step: gates, straight-through gradient, guard, soft mask, AdamW, without and with the
 option `compile`. Peers are plain PyTorch on the same backbone and head: eager, compiled and, on a GPU, the whole step
-of either recorded as one CUDA graph; the fastest counts. A turn on a GPU is 8 steps of a side. `--peer-python` names an
-interpreter with the package `adapters`, whose step is then timed in its own process.
+of either recorded as one CUDA graph; the fastest counts. A turn on a GPU is 32 steps of a side. `--peer-python` names
+an interpreter with the package `adapters`, whose step is then timed in its own process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tss.tasks.lesson import Lesson, Split
 from tss.tasks.task import Lengths
 
 LABELS = 3
-TURN = 8  # steps
+TURN = 32  # steps
 STORED = {"nano": "bart-nano", "mini": "bart-mini"}
 TOY = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
 DRAWN = {"bart-large": {}, "toy": TOY}  # the defaults of transformers are BART-large

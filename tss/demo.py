@@ -22,7 +22,7 @@ from tss.tasks.task import Task
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tss.learning.loop import Progress
+    from tss.learning.progress import Progress
 
 # Steps and batch are what two cores manage in six minutes. The frozen weights are larger than the default, made
 # for models six times as wide: chosen by dev scores on a seed that no table shows (results/ideas.md).

@@ -15,8 +15,8 @@ from tss.errors import DamagedError, StoreError, TaskError, TrainingError
 from tss.keeping import Keepsake, earlier
 from tss.learning import probes
 from tss.learning.answering import answers, question
-from tss.learning.loop import Watch
 from tss.learning.parallel import ALONE, Ranks
+from tss.learning.progress import Watch
 from tss.learning.resident import Ready, Resident
 from tss.learning.resume import Keyed
 from tss.learning.session import estimate, learn_lessons

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tss.cli import app
 from tss.errors import ConfigError
 from tss.learning import track
-from tss.learning.loop import Progress
+from tss.learning.progress import Progress
 from tss.learning.track import Track, check_trackers, tracked
 
 

@@ -21,8 +21,8 @@ class Calling:
         return function(*inputs)
 
 
-def moved(recorder, steps, importance):
-    """Scores after steps of (loss, gradient scale), and what the updates said."""
+def moved(recorder, steps, importance, at_once=False):
+    """Scores after steps of (loss, gradient scale), and what the updates said. at_once: with the pass before."""
     lesson = small_lesson("classification")
     method = small_method(lesson, "tss")
     method.importance = torch.full((method.bank.size,), importance)
@@ -32,8 +32,12 @@ def moved(recorder, steps, importance):
     update = Update([method.scores], [optimiser], method, 0.0, recorder)
     told = []
     for i, (loss, scale) in enumerate(steps):
-        method.scores.grad = scale * torch.sin(torch.arange(method.bank.size) * (i + 1.0))
-        told += update(torch.tensor(loss), 1.0 - i / 10)
+        gradient = scale * torch.sin(torch.arange(method.bank.size) * (i + 1.0))
+        if at_once:
+            told += update.at_once("step", lambda x, loss=loss: (torch.tensor(loss), x), [gradient], 1.0 - i / 10)
+        else:
+            method.scores.grad = gradient
+            told += update(torch.tensor(loss), 1.0 - i / 10)
     return method.scores.detach().clone(), [*told, *update.settle()], update
 
 
@@ -50,6 +54,13 @@ def test_both_ways_give_the_same_numbers(importance: float):
     assert [one.made for one in told] == [one.made for one in also] == [True, True, False, False, True]
     assert [one for one in told if one.made] == [one for one in also if one.made]
     torch.testing.assert_close(same, plain, rtol=1e-6, atol=1e-7)
+
+
+def test_a_step_with_the_pass_before_it_gives_the_same_numbers():
+    steps = [(1.0, 1.0), (nan, 1.0), (0.4, inf), (0.25, 2.0)]
+    apart, told, _ = moved(Calling(), steps, 0.4)
+    together, also, _ = moved(Calling(), steps, 0.4, at_once=True)
+    assert torch.equal(apart, together) and [one.made for one in told] == [one.made for one in also]
 
 
 def test_a_step_that_is_no_number_leaves_everything_as_it_was():

@@ -32,8 +32,9 @@ class Recorder:
     All recordings of a key leave their results in the same places, so that what one gives another may take from there.
     """
 
-    def __init__(self, on: bool):
-        self.on = on
+    def __init__(self, on: bool, compiled: bool = False):
+        """compiled: the functions hold compiled ones, whose plain calls leave garbage that would spoil recordings."""
+        self.on, self.compiled = on, compiled
         self.trouble = ""
         self._seen: dict[Hashable, _Record | None] = {}
         self._results: dict[Hashable, Outputs] = {}
@@ -46,16 +47,28 @@ class Recorder:
         exact = (key, *(tuple(t.shape) for t in inputs))
         if exact not in self._seen:  # libraries choose their kernels in a plain call
             self._seen[exact] = None
-            return function(*inputs)
+            return self._first(function, inputs)
         record = self._seen[exact]
         if record is None:
-            record = self._record(key, function, inputs) or self._again(key, function, inputs)
+            record = self._record(key, function, inputs)
             if record is None:
                 return function(*inputs)
             self._seen[exact] = record
         _fill(record.inputs, inputs)
         record.graph.replay()
         return record.outputs
+
+    def _first(self, function: Callable[..., Outputs], inputs: tuple[Tensor, ...]) -> Outputs:
+        """Plainly. What is compiled leaves its graph of gradients behind until garbage is collected, and gradients wait
+        for the stream that such a graph was made on: it had better be the one of the recordings."""
+        if not self.compiled:
+            return function(*inputs)
+        here, aside = torch.cuda.current_stream(), _aside(torch.cuda.current_device())
+        aside.wait_stream(here)
+        with torch.cuda.stream(aside):
+            outputs = function(*inputs)
+        here.wait_stream(aside)
+        return outputs
 
     def close(self) -> None:
         """Forget everything and give the GPU's memory back: what graphs held is of no use to later work."""
@@ -64,24 +77,14 @@ class Recorder:
             self._results.clear()
             torch.cuda.empty_cache()
 
-    def _again(self, key: Hashable, function: Callable[..., Outputs], inputs: tuple[Tensor, ...]) -> _Record | None:
-        """A second try. A plain call that compiled leaves its graph of gradients behind as garbage; as long as that
-        lives, gradients want to wait for the stream it ran on, which no recording may."""
-        gc.collect()
-        record = self._record(key, function, inputs)
-        if record is None:
-            self.on = False
-            self._seen.clear()
-        else:
-            self.trouble = ""
-        return record
-
     def _record(self, key: Hashable, function: Callable[..., Outputs], inputs: tuple[Tensor, ...]) -> _Record | None:
         lasting = {t.data_ptr() for results in self._results.values() for t in results if t is not None}
         held = tuple(t if t.data_ptr() in lasting else t.clone() for t in inputs)
         graph = torch.cuda.CUDAGraph()
         random = torch.cuda.get_rng_state()
         torch.cuda.synchronize()
+        if self.compiled:
+            gc.collect()
         try:
             with _nothing_freed(), torch.cuda.stream(_aside(torch.cuda.current_device())):
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
@@ -91,7 +94,8 @@ class Recorder:
                     graph.capture_end()
         except RuntimeError as problem:
             why = str(problem).strip().splitlines()[0]
-            self.trouble = f"steps could not be recorded and took longer, with the same result: {why}"
+            self.on, self.trouble = False, f"steps could not be recorded and took longer, with the same result: {why}"
+            self._seen.clear()
             torch.cuda.synchronize()
             _put_back(random)
             return None

@@ -12,7 +12,7 @@ from tss.bench.collect import Run, Runs
 from tss.bench.plan import Cell
 from tss.bench.sequence import Line, Told, read_header, read_log
 from tss.errors import TssError, nearest
-from tss.learning.loop import Watch
+from tss.learning.progress import Watch
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from tss.config import resolve
 from tss.data.sequences import load_tasks
 from tss.errors import ConfigError, StoreError
 from tss.learner import Learner
-from tss.learning.loop import Progress, Watch
 from tss.learning.parallel import ALONE, Ranks
 from tss.learning.probes import environment
+from tss.learning.progress import Progress, Watch
 from tss.learning.track import Track, tracked
 from tss.methods import method_class
 from tss.tasks.task import Task

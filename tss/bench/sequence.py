@@ -17,7 +17,7 @@ from typing import Any
 from tss.bench.examples import test, tested
 from tss.gates.packed import overlap
 from tss.learner import Learner
-from tss.learning.loop import Watch
+from tss.learning.progress import Watch
 from tss.randomness import shuffler
 from tss.results import Learned
 from tss.tasks.task import Task

@@ -18,7 +18,7 @@ from tss.tasks.task import Task
 
 if TYPE_CHECKING:
     from tss.learner import Learned, Learner
-    from tss.learning.loop import Progress
+    from tss.learning.progress import Progress
 
 
 class OnError(str, Enum):

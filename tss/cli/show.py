@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tss.learning.loop import Progress
+    from tss.learning.progress import Progress
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 

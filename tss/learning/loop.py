@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from tss.backbones.recorded import Recorder
+from tss.backbones.recorded import Outputs, Recorder
 from tss.backbones.repeatable import Repeatable
 from tss.errors import TrainingError
 from tss.learning.compiled import compiled, plain
 from tss.learning.optimisers import build
 from tss.learning.parallel import ALONE, Ranks
+from tss.learning.progress import Outcome, Progress, Watch
 from tss.learning.resume import Checkpoints, capture, restore
 from tss.learning.schedule import LearningConfig
 from tss.learning.update import Made, Update, no_number
@@ -24,38 +25,6 @@ from tss.randomness import seed_of, shuffler
 from tss.tasks.batches import Batch, plan
 from tss.tasks.lesson import Lesson
 
-
-@dataclass(frozen=True)
-class Progress:
-    """Told to whoever watches. dev: the latest dev score (or minus the dev loss); phase: what is going on."""
-
-    task: str
-    step: int
-    steps: int
-    loss: float
-    dev: float | None
-    best: float | None
-    phase: str = "learning"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """curve: [step, training loss, dev score or None] at every evaluation."""
-
-    steps: int
-    planned: int
-    best_step: int
-    dev: float
-    dev_loss: float
-    seconds: float
-    skipped: int
-    pieces: int  # more than asked for: batches were cut because memory ran out
-    resumed: bool
-    troubles: list[str]  # what was slower or less repeatable than it should be
-    curve: list[list[float | None]]
-
-
-Watch = Callable[[Progress], None]
 DEV_BATCH = 64
 
 
@@ -98,7 +67,7 @@ class Training:
         self.optimisers = build(groups, config)
         self.loss = compiled(method) if config.compile else plain(method)
         self.repeatable = Repeatable(self.device)
-        self.recorder = Recorder(self.device.type == "cuda" and config.record)
+        self.recorder = Recorder(self.device.type == "cuda" and config.record, config.compile)
         self.few_shapes = self.recorder.on  # and still if recording fails on the way: the numbers stay the same
         self.rows_apart = method.by_row and ranks.count == 1
         self.packs = config.packed and self.rows_apart and method.backbone.packs
@@ -194,9 +163,15 @@ class Training:
         """One optimiser step; a step whose loss or gradient is no number is left out and counted."""
         self._mode(training=True)
         self.unknown.append((lesson, batch))
+        factor = self.config.factor(self.step, self.total)
+        if self.update.recordable and self.pieces == 1 and self.ranks.count == 1:
+            try:
+                return self._note(self.update.at_once((lesson.seed_key, "step"), *self._pass(lesson, batch), factor))
+            except torch.cuda.OutOfMemoryError:  # before anything moved: in pieces, then
+                torch.cuda.empty_cache()
         mine, share = self.ranks.mine(lesson.kind, batch)
         loss = self.ranks.reduce(self.parameters, self._gradients(lesson, mine), share)
-        self._note(self.update(loss, self.config.factor(self.step, self.total)))
+        self._note(self.update(loss, factor))
 
     def _note(self, found: Sequence[Made]) -> None:
         for one in found:
@@ -233,20 +208,25 @@ class Training:
 
     def _backward(self, lesson: Lesson, batch: Batch, share: float = 1.0) -> Tensor:
         """Add the gradients of a batch that counts `share`; its loss."""
-
-        def derive(ids: Tensor, mask: Tensor, target: Tensor, *packing: Tensor) -> tuple[Tensor | None, ...]:
-            loss = self.loss(lesson, replace(batch, ids=ids, mask=mask, target=target, packing=packing)) * share
-            return loss.detach(), *torch.autograd.grad(loss, self.parameters, allow_unused=True)
-
-        inputs = batch.ids, batch.mask, batch.target, *batch.packing
-        recordable = self.method.steady and share == 1.0
-        once = partial(self.repeatable, derive)
-        loss, *gradients = self.recorder((lesson.seed_key, "step"), once, *inputs) if recordable else once(*inputs)
+        derive, inputs = self._pass(lesson, batch, share)
+        recorded = self.method.steady and share == 1.0
+        key = lesson.seed_key, "gradients"
+        loss, *gradients = self.recorder(key, derive, *inputs) if recorded else derive(*inputs)
         for p, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is not None:
                 p.grad = gradient if p.grad is None else p.grad + gradient
         assert loss is not None
         return loss
+
+    def _pass(self, lesson: Lesson, batch: Batch, share: float = 1.0) -> tuple[Callable[..., Outputs], list[Tensor]]:
+        """What gives the loss and the gradients of a batch that counts `share`, and the tensors it is given."""
+
+        def derive(ids: Tensor, mask: Tensor, target: Tensor, *packing: Tensor) -> Outputs:
+            loss = self.loss(lesson, replace(batch, ids=ids, mask=mask, target=target, packing=packing))
+            loss = loss if share == 1.0 else loss * share
+            return loss.detach(), *torch.autograd.grad(loss, self.parameters, allow_unused=True)
+
+        return partial(self.repeatable, derive), [batch.ids, batch.mask, batch.target, *batch.packing]
 
     def _evaluate(self) -> float:
         """Dev score of all lessons (minus the loss where that decides); keeps the best state."""

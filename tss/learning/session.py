@@ -9,8 +9,9 @@ from typing import Any
 from tss.backbones.backbone import hash_tensors
 from tss.errors import TrainingError
 from tss.learning import probes
-from tss.learning.loop import Outcome, Progress, Training, Watch, train
+from tss.learning.loop import Training, train
 from tss.learning.parallel import ALONE, Ranks
+from tss.learning.progress import Outcome, Progress, Watch
 from tss.learning.resume import Checkpoints
 from tss.learning.schedule import LearningConfig
 from tss.methods.method import Kept, Method, Train

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tss.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from tss.learning.loop import Progress
+    from tss.learning.progress import Progress
 
 TRACKERS = ("tensorboard", "mlflow", "wandb")
 PROJECT = "tss"  # the experiment of MLflow, the project of Weights & Biases

@@ -1,22 +1,23 @@
 """What follows a backward pass: the guard, the clip, the method's say and the optimisers' steps.
 
-On a GPU all of it is one more recorded graph, as launching a dozen small kernels from Python takes longer than a small
-model's whole backward pass. The guard then is a flag that the fused optimiser reads on the device, and the loss of a
-step is read while the next is under way: neither Python nor the GPU waits for the other.
+On a GPU all of it is recorded, at best together with the pass before it (`at_once`), as launching a dozen small kernels
+from Python takes longer than a small model's whole backward pass. The guard then is a flag that the fused optimiser
+reads on the device, and the loss of a step is read while the next is under way: neither Python nor the GPU waits for
+the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from tss.backbones.recorded import Recorder
+from tss.backbones.recorded import Outputs, Recorder
 from tss.errors import TrainingError
-from tss.learning.optimisers import set_rate
+from tss.learning.optimisers import pieces, set_rate
 from tss.methods.method import Method
 
 
@@ -80,9 +81,36 @@ class Update:
 
     def __call__(self, loss: Tensor, factor: float) -> list[Made]:
         """Of this step and those before it, what is known by now. factor: the learning rate relative to its peak."""
-        if self.recordable:  # the same arithmetic where recording has failed since
-            return self.on_the_way.send(self._recorded(loss, factor))
-        return [self._plain(loss, factor)]
+        if not self.recordable:
+            return [self._plain(loss, factor)]
+        found = [p.grad for p in self.parameters]  # the same arithmetic where recording has failed since
+
+        def follow(loss: Tensor, *given: Tensor) -> Outputs:
+            left = iter(given)
+            return (self._on_device(loss, [None if g is None else next(left) for g in found]),)
+
+        present = [g for g in found if g is not None]
+        return self._sent(("update", len(present)), follow, [loss, *present], factor)
+
+    def at_once(
+        self, key: Hashable, derive: Callable[..., Outputs], inputs: Sequence[Tensor], factor: float
+    ) -> list[Made]:
+        """The same with the pass before it, as one recording. derive(*inputs): the loss, and every gradient or None."""
+
+        def whole(*inputs: Tensor) -> Outputs:
+            loss, *gradients = derive(*inputs)
+            assert loss is not None
+            return (self._on_device(loss, gradients),)
+
+        return self._sent(key, whole, inputs, factor)
+
+    def _sent(
+        self, key: Hashable, function: Callable[..., Outputs], inputs: Sequence[Tensor], factor: float
+    ) -> list[Made]:
+        torch.mul(self.peaks, factor, out=self.rates)
+        (told,) = self.recorder(key, function, *inputs)
+        assert told is not None
+        return self.on_the_way.send(told)
 
     def settle(self) -> list[Made]:
         """What was not known yet of the steps until now."""
@@ -113,33 +141,24 @@ class Update:
     def _no_number(self, tensors: list[Tensor]) -> Tensor:
         """1 if one of them holds NaN or infinity, else 0: the check of torch's own GradScaler, one launch for all."""
         found = torch.zeros(1, device=self.one.device)
-        torch._amp_foreach_non_finite_check_and_unscale_(tensors, found, self.one)
+        torch._amp_foreach_non_finite_check_and_unscale_([t for some in pieces(tensors) for t in some], found, self.one)
         return found.squeeze()
 
-    def _recorded(self, loss: Tensor, factor: float) -> Tensor:
-        """Loss and whether it was no number, on the device."""
-        moved = [p for p in self.parameters if p.grad is not None]
-        found = [p.grad for p in moved if p.grad is not None]
-        torch.mul(self.peaks, factor, out=self.rates)
-
-        def everything(loss: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-            for p, gradient in zip(moved, gradients, strict=True):
-                p.grad = gradient
-            stop = self._no_number([loss, *gradients])
+    def _on_device(self, loss: Tensor, gradients: Sequence[Tensor | None]) -> Tensor:
+        """Guard and move without a look at a number: the loss, and whether something was no number."""
+        for p, gradient in zip(self.parameters, gradients, strict=True):
+            p.grad = gradient
+        stop = self._no_number([loss, *(g for g in gradients if g is not None)])
+        for optimiser in self.optimisers:
+            optimiser.found_inf = stop  # type: ignore[attr-defined]
+        for part, rate in zip(self.parts, self.rates.unbind(), strict=True):
+            part["lr"], part["capturable"] = rate, True
+        try:
+            self._move()
+        finally:
             for optimiser in self.optimisers:
-                optimiser.found_inf = stop  # type: ignore[attr-defined]
-            for part, rate in zip(self.parts, self.rates.unbind(), strict=True):
-                part["lr"], part["capturable"] = rate, True
-            try:
-                self._move()
-            finally:
-                for optimiser in self.optimisers:
-                    del optimiser.found_inf  # type: ignore[attr-defined]
-            return (torch.stack([loss, stop.to(loss)]),)
-
-        (told,) = self.recorder(("update", len(moved)), everything, loss, *found)
-        assert told is not None
-        return told
+                del optimiser.found_inf  # type: ignore[attr-defined]
+        return torch.stack([loss, stop.to(loss)])
 
 
 def no_number(name: str, bad: int, step: int, numbers: Sequence[int]) -> TrainingError:
