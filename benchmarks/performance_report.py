@@ -3,7 +3,8 @@
     python benchmarks/performance_report.py
 
 Reads results/performance.jsonl and every *.json and *.jsonl of results/performance/ (lines brought from a GPU, and the
-files of many_tasks_in_a_batch.py --out). Of runs with the same benchmark, shape and machine the last one counts.
+files of many_tasks_in_a_batch.py --out). Of runs with the same benchmark, shape and machine the last one counts; a later
+run of a part ("… only") takes the place of that part.
 """
 
 from __future__ import annotations
@@ -40,12 +41,22 @@ def lines_of(main: Path) -> list[Line]:
             line.setdefault("benchmark", "many_tasks_in_a_batch")
             line.setdefault("command", f"python benchmarks/{line['benchmark']}.py --shape {line['shape']}")
             found[line["benchmark"], line["shape"], line["where"]] = line
+            _replace(found, line)
     order = list(TITLES)
 
     def place(line: Line) -> tuple[int, bool, str]:
         return order.index(line["benchmark"]), "CPU" not in line["where"], line["shape"]
 
     return sorted(found.values(), key=place)
+
+
+def _replace(found: dict[tuple[str, str, str], Line], part: Line) -> None:
+    """What a run of a part measured is no longer shown from the whole run before it."""
+    whole, _, last = part["shape"].rpartition(", ")
+    before = found.get((part["benchmark"], whole, part["where"]))
+    if last.endswith(" only") and before:
+        again = {one["what"] for one in part["figures"]}
+        before["figures"] = [one for one in before["figures"] if one["what"] not in again]
 
 
 def section(line: Line) -> str:

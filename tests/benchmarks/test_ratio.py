@@ -54,6 +54,9 @@ def test_a_run_leaves_a_line_and_a_page(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "performance" / "many.json").write_text(json.dumps(other))
     found = lines_of(lines)
     assert [line["benchmark"] for line in found] == ["many_tasks_in_a_batch", "growth"]  # the last run of each counts
+    assert finish(args, "nano, slow only", "CPU", {"torch": "2"}, [faster("kept", 3.0, 2.0, "ms", 0.5)]) == 0
+    both = lines_of(lines)[1:]  # a later run of a part: what it measured is shown of it alone
+    assert [[one["what"] for one in line["figures"]] for line in both] == [[], ["kept"]]
     page = written(found, "notes", picture=False)
     assert "**missed**" in page and "2 of 3 figures meet" in page and "/home" not in page
 
