@@ -3,8 +3,8 @@
     python benchmarks/performance_report.py
 
 Reads results/performance.jsonl and every *.json and *.jsonl of results/performance/ (lines brought from a GPU, and the
-files of many_tasks_in_a_batch.py --out). Of runs with the same benchmark, shape and machine the last one counts; a later
-run of a part ("… only") takes the place of that part.
+files of many_tasks_in_a_batch.py --out). Of runs with the same benchmark, shape and machine the last one counts; a
+later run of a part ("… only") takes the place of that part.
 """
 
 from __future__ import annotations
