@@ -49,12 +49,12 @@ PEER ?=
 BENCH := OMP_NUM_THREADS=1 $(BIN)/python benchmarks
 WITH_PEER := $(if $(PEER),--peer-python $(PEER))
 
-bench: $(STAMP)  ## ratios against peers on the CPU (about 10 minutes; DATA=folder, PEER=python); results/performance.md
+bench: $(STAMP)  ## ratios against peers on the CPU (about half an hour; DATA=folder, PEER=python); results/performance.md
 	-$(BENCH)/bytes_per_task.py $(WITH_PEER)
 	-$(BENCH)/many_tasks_in_a_batch.py --compile-seconds 60 --out results/performance/many_tasks_cpu.json
 	-$(BENCH)/training_step.py $(WITH_PEER)
 	-$(BENCH)/importance.py
-	-$(BENCH)/padding.py --data $(DATA) --rounds 3 --packed
+	-$(BENCH)/padding.py --data $(DATA) --packed
 	-$(BENCH)/task_matrix.py
 	-$(BENCH)/growth.py --picture results/growth.svg
 	-$(BENCH)/start_up.py
