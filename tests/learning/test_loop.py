@@ -14,6 +14,7 @@ from tss.errors import TrainingError
 from tss.learning.loop import Training, train
 from tss.learning.schedule import LearningConfig
 from tss.learning.update import Update
+from tss.tasks.lesson import Split
 
 # Two batches an epoch, an evaluation every two steps.
 FAST = {"batch_size": 4, "eval_steps": 1, "min_steps": 0, "warmup": 0.0}
@@ -305,3 +306,17 @@ def test_bad_steps_that_are_known_late_end_the_training_and_name_their_rows(monk
         run([(1.0, 1.0)], method, epochs=50, bad_steps=5)
     assert method.calls == 8  # the seventh, which is the fifth bad one, is known when the eighth is under way
     assert all(str(number + 1) in str(error.value) for number in method.seen[-2])
+
+
+def test_balance_has_a_rare_label_named_more_often():
+    named = []
+    for balance in (0.0, 2.0):
+        lesson = small_lesson("classification", count=40)
+        rows = [row for i, row in enumerate(lesson.train.rows) if row.target[0] == 0 or i % 8 == 1]
+        lesson.train = Split(rows, [lesson.kind.labels[row.target[0]] for row in rows])
+        method = small_method(lesson, "supsup")
+        method.begin(lesson, None)
+        train([lesson], method, LearningConfig(max_steps=12, batch_size=8, select="last", balance=balance))
+        answers = lesson.answers(lesson.valid.rows, method.passing())
+        named.append(sum(answer.value != lesson.kind.labels[0] for answer in answers))
+    assert named[1] > named[0]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+import torch.nn.functional as F
 from small_lessons import small_lesson, small_task
 from tiny import tiny_loaded
 
 from tss.backbones.backbone import Pass
 from tss.tasks.kind import ReadingConfig
-from tss.tasks.lesson import Lesson
+from tss.tasks.lesson import Lesson, Split
 
 KINDS = ("classification", "tagging", "generation")
 
@@ -88,3 +91,28 @@ def test_padding_to_a_fixed_shape():
     lesson = small_lesson("tagging")
     batch = lesson.batch(lesson.train.rows, [3, 1], length=32)
     assert batch.ids.shape == batch.target.shape == (2, 32) and batch.numbers == (3, 1)
+
+
+def test_balanced_losses_ask_more_for_rare_labels_and_answers_do_not_change():
+    lesson = small_lesson("classification", count=12)
+    labels = len(lesson.kind.labels)
+    rows = [replace(row, target=[0 if i else 1]) for i, row in enumerate(lesson.train.rows)]  # one of label 1, no other
+    lesson.train = Split(rows, lesson.train.gold)
+    batch, added = lesson.batch(rows), Pass()
+    plain, logits, before = lesson.row_losses(batch, added), lesson.logits(batch, added), lesson.answers(rows, added)
+    lesson.balance(0.5)
+    counts = torch.ones(labels) + torch.eye(labels)[0] * (len(rows) - 1) + torch.eye(labels)[1]
+    lifted = logits.float() + 0.5 * (counts / counts.sum()).log()
+    assert torch.allclose(lesson.loss(batch, added), F.cross_entropy(lifted, batch.target))
+    assert torch.allclose(lesson.row_losses(batch, added), F.cross_entropy(lifted, batch.target, reduction="none"))
+    assert lesson.row_losses(batch, added)[0] > plain[0] and (lesson.row_losses(batch, added)[1:] < plain[1:]).all()
+    assert torch.equal(lesson.logits(batch, added), logits) and lesson.answers(rows, added) == before
+    lesson.balance(0.0)
+    assert torch.equal(lesson.row_losses(batch, added), plain)
+
+
+@pytest.mark.parametrize("kind", ["tagging", "generation"])
+def test_only_one_label_a_row_is_balanced(kind):
+    lesson = small_lesson(kind)
+    lesson.balance(1.0)
+    assert lesson.lift is None

@@ -73,6 +73,8 @@ class Training:
         self.packs = config.packed and self.rows_apart and method.backbone.packs
         self.passed = torch.zeros((), device=self.device)
         self.update = Update(self.parameters, self.optimisers, method, config.clip, self.recorder)
+        for lesson in self.lessons if config.balance else ():
+            lesson.balance(config.balance)
         self.tables = {lesson.seed_key: lesson.table(lesson.train) for lesson in self.lessons}
         self.dev = [lesson.valid.first(config.dev_examples) for lesson in self.lessons]
         self.dev_batches = [

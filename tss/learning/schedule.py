@@ -25,6 +25,7 @@ class LearningConfig:
     head_lr: float = 2.75e-3
     adam_eps: float = 1e-8
     adam_eps_uncorrected: bool = False  # add it to the uncorrected root, as the old transformers AdamW did
+    balance: float = 0.0  # 1: a rare label counts as much as a common one, as in macro-F1 (`Lesson.balance`)
     clip: float = 0.0  # 0: no clipping; the unmasked gradient is clipped
     bad_steps: int = 5  # so many losses in a row that are no numbers end the training
     checkpoint_steps: int = 100
@@ -35,7 +36,7 @@ class LearningConfig:
 
     def __post_init__(self) -> None:
         least = dict.fromkeys(("epochs", "batch_size", "accumulation", "patience", "eval_steps", "dev_examples"), 1)
-        least |= {"bad_steps": 1, "checkpoint_steps": 1, "min_steps": 0, "max_steps": 0, "clip": 0}
+        least |= {"bad_steps": 1, "checkpoint_steps": 1, "min_steps": 0, "max_steps": 0, "clip": 0, "balance": 0}
         for key, value in least.items():
             if getattr(self, key) < value:
                 raise ConfigError(f"{key} must be at least {value}, not {getattr(self, key)}")

@@ -50,6 +50,10 @@ class Classification(Kind):
         mask = batch.mask.unsqueeze(-1).to(states.dtype)
         return (states * mask).sum(dim=1) / mask.sum(dim=1)
 
+    def shares(self, rows: Sequence[Row]) -> Tensor:
+        found = torch.tensor([row.target[0] for row in rows]).bincount(minlength=len(self.labels)) + 1.0
+        return found / found.sum()  # a label without an example counts as if it had one, so none has share 0
+
     def row_losses(self, logits: Tensor, batch: Batch) -> Tensor:
         return F.cross_entropy(logits.float(), batch.target, reduction="none")
 

@@ -98,6 +98,10 @@ class Kind:
         """Tasks with equal values share a forward pass: "states", or the limits of generation. None: never share."""
         return None
 
+    def shares(self, rows: Sequence[Row]) -> Tensor | None:
+        """How often each label is meant, [labels], for kinds that choose one label a row."""
+        return None
+
     def row_losses(self, logits: Tensor, batch: Batch) -> Tensor:
         """Cross-entropy of each row. [batch]"""
         raise NotImplementedError

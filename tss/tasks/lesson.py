@@ -65,6 +65,7 @@ class Lesson:
         self.head = kind.head(backbone.width, seed_key).to(backbone.device)
         self.train, self.valid, self.test = Split([], []), Split([], []), Split([], [])
         self.company: tuple[Member, ...] = ()  # who answers beside it once it is learnt
+        self.lift: Tensor | None = None  # added to the logits of a loss, [labels]
 
     @classmethod
     def of(
@@ -118,11 +119,24 @@ class Lesson:
             return self.kind.read(self.logits(batch, added), rows)
         return self.kind.answers(self.backbone, self.head, batch, rows, added)
 
+    def balance(self, strength: float) -> None:
+        """From now on losses are of logits + strength * log(share of the label among the training rows).
+
+        To be right there a rare label needs larger logits; answers are read from the logits alone, so they name it more
+        often (logit adjustment, Menon et al. 2021, arXiv 2007.07314). For kinds that choose one label a row.
+        """
+        shares = self.kind.shares(self.train.rows) if strength else None
+        self.lift = None if shares is None else (strength * shares.log()).to(self.backbone.device)
+
     def loss(self, batch: Batch, added) -> Tensor:
-        return self.kind.loss(self.logits(batch, added), batch)
+        return self.kind.loss(self._lifted(batch, added), batch)
 
     def row_losses(self, batch: Batch, added) -> Tensor:
-        return self.kind.row_losses(self.logits(batch, added), batch)
+        return self.kind.row_losses(self._lifted(batch, added), batch)
+
+    def _lifted(self, batch: Batch, added) -> Tensor:
+        logits = self.logits(batch, added)
+        return logits if self.lift is None else logits.float() + self.lift
 
     @torch.no_grad()
     def answers(self, rows: Sequence[Row], added, size: int = 0) -> list[Answer]:
