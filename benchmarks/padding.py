@@ -220,7 +220,7 @@ def timed(data: Path, learner: Learner, args: argparse.Namespace) -> list[Figure
     for name in TIMED:
         task = load_task(data, name)
         # whole batches only: a shorter last one would have the Trainer compile twice
-        whole = (args.rows or len(task.train)) // SIZE * SIZE
+        whole = max(SIZE, min(args.rows or len(task.train), len(task.train)) // SIZE * SIZE)
         task = replace(task, train=task.train[:whole], valid=task.valid[:8], test=task.test[:8])
         found = epochs(learner, learner._lesson(task), args)
         peer, ours = found.best

@@ -43,7 +43,7 @@ PIECES, LEAST, CHUNK = 32, 4096, 65_536  # CHUNK: what one processor is given of
 def pieces(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
     """Each tensor in views of equal length, about PIECES of all tensors together; as it is where that gains nothing.
 
-    A vector of 200,000 scores keeps 4 of a GPU's 132 processors busy for as long as 132 times as many would.
+    A vector of 200,000 scores is 4 chunks: of a GPU's 132 processors 128 have nothing to do.
     """
     size = max(LEAST, -(-sum(t.numel() for t in tensors) // PIECES))
     size = -(-size // 64) * 64  # reads stay aligned
