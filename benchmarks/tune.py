@@ -5,7 +5,9 @@
     python benchmarks/tune.py --lines results/raw/tuning.jsonl        # the table again, from the lines kept
 
 CONFIGS.json: {"orders": [3, 4], "sequence": "heterogeneous", "tasks": 16, "options": {...}, "configurations":
-[{"label", "method", "options", and "orders" if they differ}]}.
+[{"label", "method", "options", and "orders" if they differ}]}; also "seeds": [0, 1], and "held_out": 5, which takes every
+fifth training example out of the training and puts it in the tests' place (`held` in the table): dev examples that
+have chosen a state cannot say what choosing was worth.
 What is done is skipped. Tests are never looked at: the dev examples stand in their place. For generation the dev
 score is minus the dev loss. Small dev sets are a lottery one by one, so the labels of a family's kept states are also
 counted together: `pooled` is the share of right answers. `final` is the main metric of the dev examples after the last
@@ -44,14 +46,31 @@ def work(queue, told, args) -> None:
             told.put((grid.runs, cell.key, round(time.time() - began, 1), f"{type(problem).__name__}: {problem}"))
 
 
-def dev_as_test(data: Path, out: Path) -> Path:
-    """The data with the dev examples, as many as decide while training, in the place of the tests."""
+def without_tests(data: Path, out: Path, held_out: int) -> Path:
+    """The data with other examples in the place of the tests: the dev examples, as many as decide while training, or
+    every `held_out`-th training example, which then trains nothing."""
     if not out.exists():
         shutil.copytree(data, out)
-        for task in out.glob("*/*/valid.jsonl"):
-            head = task.read_text(encoding="utf-8").splitlines(keepends=True)[:DEV]
-            (task.parent / "test.jsonl").write_text("".join(head), encoding="utf-8")
+        for task in (file.parent for file in out.glob("*/*/valid.jsonl")):
+            if held_out:
+                rows = (task / "train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+                tests = rows[::held_out]
+                del rows[::held_out]
+                (task / "train.jsonl").write_text("".join(rows), encoding="utf-8")
+            else:
+                tests = (task / "valid.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:DEV]
+            (task / "test.jsonl").write_text("".join(tests), encoding="utf-8")
     return out
+
+
+def runs_of(plan: dict) -> list[tuple[dict, int, int, str]]:
+    """Configuration, order, seed and the name of the log."""
+    return [
+        (one, order, seed, f"{one['method']}-order{order}" + (f"-seed{seed}" if seed else ""))
+        for seed in plan.get("seeds", [0])
+        for one in plan["configurations"]
+        for order in one.get("orders", plan["orders"])
+    ]
 
 
 def jobs(plan: dict, args) -> list:
@@ -61,17 +80,16 @@ def jobs(plan: dict, args) -> list:
 
     out = []
     name = plan.get("sequence", "heterogeneous")
-    data = str(dev_as_test(Path(args.data), Path(args.out) / "data"))
-    for one in plan["configurations"]:
-        for order in one.get("orders", plan["orders"]):
-            tasks = tuple(sequence(name, order))[: plan["tasks"] or None]
-            options = {**plan["options"], **one["options"]}
-            runs = Path(args.out) / one["label"]
-            runs.mkdir(parents=True, exist_ok=True)
-            grid = Grid(str(runs), data, args.backbone, "recommended", options, args.device)
-            cell = Cell(f"{one['method']}-order{order}", one["method"], 0, tasks, name, order)
-            if not grid.done(cell):
-                out.append((cell, grid))
+    data = str(without_tests(Path(args.data), Path(args.out) / "data", plan.get("held_out", 0)))
+    for one, order, seed, key in runs_of(plan):
+        tasks = tuple(sequence(name, order))[: plan["tasks"] or None]
+        options = {**plan["options"], **one["options"]}
+        runs = Path(args.out) / one["label"]
+        runs.mkdir(parents=True, exist_ok=True)
+        grid = Grid(str(runs), data, args.backbone, "recommended", options, args.device)
+        cell = Cell(key, one["method"], seed, tasks, name, order)
+        if not grid.done(cell):
+            out.append((cell, grid))
     return out
 
 
@@ -96,25 +114,25 @@ def run(plan: dict, args) -> None:
 
 def lines(plan: dict, out: Path) -> list[dict]:
     found = []
-    for one in plan["configurations"]:
-        for order in one.get("orders", plan["orders"]):
-            log = out / one["label"] / f"{one['method']}-order{order}.jsonl"
-            logged = [json.loads(text) for text in log.read_text().splitlines()] if log.exists() else []
-            learnt = [line for line in logged if "task" in line]
-            whole = bool(learnt) and len(learnt) == len(logged[0]["tasks"])
-            final = learnt[-1]["row"] if whole else [None] * len(learnt)
-            for line, last in zip(learnt, final, strict=True):
-                if "curve" in line:
-                    best = max((e for e in line["curve"] if e[2] is not None), key=lambda e: e[2])
-                    facts = {k: line["facts"][k] for k in FACTS if k in line["facts"]}
-                    told = {"label": one["label"], "order": order, "task": line["task"]}
-                    told |= {} if last is None else {"final": last}
-                    found.append({**told, "dev": best[2], "best": best[0], **right(line), **facts})
+    for one, order, seed, key in runs_of(plan):
+        log = out / one["label"] / f"{key}.jsonl"
+        logged = [json.loads(text) for text in log.read_text().splitlines()] if log.exists() else []
+        learnt = [line for line in logged if "task" in line]
+        whole = bool(learnt) and len(learnt) == len(logged[0]["tasks"])
+        final = learnt[-1]["row"] if whole else [None] * len(learnt)
+        for line, last in zip(learnt, final, strict=True):
+            if "curve" in line:
+                best = max((e for e in line["curve"] if e[2] is not None), key=lambda e: e[2])
+                facts = {k: line["facts"][k] for k in FACTS if k in line["facts"]}
+                told = {"label": one["label"], "order": order, "task": line["task"]} | ({"seed": seed} if seed else {})
+                told |= {} if last is None else {"final": last}
+                told |= {"held": next(iter(line["scores"].values()))} if plan.get("held_out") else {}
+                found.append({**told, "dev": best[2], "best": best[0], **right(line), **facts})
     return found
 
 
 def right(line: dict) -> dict[str, int]:
-    """Of a task with labels: how many of its dev examples the kept state answers, and how many right."""
+    """Of a task with labels: how many examples the kept state answers, and how many right."""
     labels = line.get("examples", {})
     if "predicted" not in labels or "gold" not in labels:
         return {}
@@ -130,7 +148,8 @@ def summary(found: list[dict]) -> str:
     order = sorted({f for each in cells.values() for f in each})
     rows = ["| configuration | " + " | ".join(order) + " | final | tasks |", "|" + " --- |" * (len(order) + 3)]
     for label, each in cells.items():
-        told = [f"{mean(each[f], 'dev'):.2f}{pooled(found, label, f)}" if each[f] else "" for f in order]
+        key = "held" if any("held" in line for line in found) else "dev"
+        told = [f"{mean(each[f], key):.2f}{pooled(found, label, f)}" if each[f] else "" for f in order]
         whole = all("final" in line for lines in each.values() for line in lines)
         last = f"{statistics.mean(mean(lines, 'final') for lines in each.values()):.2f}" if whole else ""
         rows.append(f"| {label} | " + " | ".join(told) + f" | {last} | {sum(map(len, each.values()))} |")

@@ -61,9 +61,12 @@ def plant(
     }  # fmt: skip
     gates = randomness.uniform(f"planted/{name}{salt}", learner.method.bank.size, 1.0) > 0
     head = {f"head.{key}": value.detach().cpu() for key, value in lesson.head.state_dict().items()}
-    kept = {} if learner.settings.method == "supsup" else {f"method.{k}": v for k, v in _kept(learner, name).items()}
+    gated = learner.settings.method == "supsup"
+    kept = {} if gated else {f"method.{k}": v for k, v in _kept(learner, name).items()}
+    if gated and kind in learner.method.config.signed_kinds():
+        kept = {"method.signed": torch.tensor(True)}
     summary = {"kind": kind, "labels": labels, "scores": {made.metric: 50.0}, "open_gates": float(gates.float().mean())}
-    record = TaskRecord(name, meta, None if kept else gates, {**head, **kept}, {}, summary)
+    record = TaskRecord(name, meta, gates if gated else None, {**head, **kept}, {}, summary)
     learner.store.add(record, **add)
 
 

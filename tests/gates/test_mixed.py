@@ -150,8 +150,27 @@ def test_adapters_that_are_more_than_weights_run_in_a_loop(learner, monkeypatch:
 def test_gates_opened_at_once_are_the_weights_of_each(learner):
     tasks = [learner.ready(name) for name in TASKS]
     gates = unpack_rows(torch.stack([task.packed for task in tasks]), tasks[0].count)
-    weights = learner.method.opened(gates)
+    weights = learner.method.opened(gates, [task.tensors for task in tasks])
     assert torch.equal(weights, torch.stack([task.added.adapters.weights for task in tasks]))
+
+
+def test_signed_and_other_tasks_are_opened_at_once_and_mixed(tmp_path):
+    """A signed task's closed gates turn weights; that is a fact of the task, which its neighbours do not share."""
+    learner = planted(tmp_path / "store", tiny_path("bart"), signed="tagging")
+    tasks = [learner.ready(name) for name in TASKS]
+    signed = [task.lesson.kind.name == "tagging" for task in tasks]
+    assert any(signed) and not all(signed)
+    fixed = learner.method.fixed
+    for task, turned in zip(tasks, signed, strict=True):
+        assert bool((task.added.adapters.weights == 0).any()) is not turned
+        assert not turned or torch.equal(task.added.adapters.weights.abs(), fixed.abs())
+    gates = unpack_rows(torch.stack([task.packed for task in tasks]), tasks[0].count)
+    weights = learner.method.opened(gates, [task.tensors for task in tasks])
+    assert torch.equal(weights, torch.stack([task.added.adapters.weights for task in tasks]))
+    names, inputs = mixed_questions()
+    assert learner.predict(names, inputs) == [
+        learner.predict(name, [value])[0] for name, value in zip(names, inputs, strict=True)
+    ]
 
 
 def test_methods_that_cannot_mix_answer_one_task_after_the_other(learner, monkeypatch: pytest.MonkeyPatch):

@@ -37,20 +37,31 @@ def open_gates(scores: Tensor, threshold: str = "gt") -> Tensor:
     return THRESHOLDS[threshold](scores, 0)
 
 
+def through(weights: Tensor, gates: Tensor, signed: bool | Tensor = False) -> Tensor:
+    """What gates (bool) let through: the weight or nothing; where `signed`, the weight or its negative.
+
+    signed: one for all, or bool [tasks] for gates [tasks, size].
+    """
+    if isinstance(signed, Tensor):
+        closed = torch.where(signed[:, None], -weights, torch.zeros_like(weights))  # [tasks, size]
+        return torch.where(gates, weights, closed)
+    return torch.where(gates, weights, -weights) if signed else weights * gates
+
+
 class _Gated(torch.autograd.Function):
     """w * 1[s > 0], with d/ds := upstream * w, so that closed gates learn too."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, weights: Tensor, threshold: str) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, weights: Tensor, threshold: str, signed: bool) -> Tensor:
         ctx.save_for_backward(weights)
-        return weights * THRESHOLDS[threshold](scores, 0)
+        return through(weights, THRESHOLDS[threshold](scores, 0), signed)
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
         (weights,) = ctx.saved_tensors
-        return upstream * weights, None, None
+        return upstream * weights, None, None, None
 
 
-def gated(scores: Tensor, weights: Tensor, threshold: str = "gt") -> Tensor:
+def gated(scores: Tensor, weights: Tensor, threshold: str = "gt", signed: bool = False) -> Tensor:
     """The sub-network's weights, differentiable in the scores. [size]"""
-    return _Gated.apply(scores, weights, threshold)
+    return _Gated.apply(scores, weights, threshold, signed)

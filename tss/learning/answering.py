@@ -116,7 +116,8 @@ def _adapters(tasks: Sequence[Ready], sizes: Sequence[int]) -> list[AdapterFunct
     packed = [task.packed for task in tasks if task.packed is not None]
     if len(packed) == len(tasks) and method.device.type == "cuda":
         # A GPU opens the gates of a whole batch faster than it would gather sub-networks kept in full numbers.
-        weights = method.opened(unpack_rows(torch.stack(packed), tasks[0].count))
+        gates = unpack_rows(torch.stack(packed), tasks[0].count)
+        weights = method.opened(gates, [task.tensors for task in tasks])
         if weights is not None:
             return grouped(method.bank, weights, None, sizes)
     each = [task.added.adapters or () for task in tasks]

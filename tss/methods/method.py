@@ -176,8 +176,8 @@ class Method:
         """The forward pass of a task learnt earlier."""
         raise NotImplementedError
 
-    def opened(self, gates: Tensor) -> Tensor | None:
-        """Adapter weights [tasks, size] of several tasks from their gates, bool [tasks, n], in one step.
+    def opened(self, gates: Tensor, tensors: Sequence[Mapping[str, Tensor]]) -> Tensor | None:
+        """Adapter weights [tasks, size] of several tasks from their gates, bool [tasks, n], and tensors, in one step.
 
         None where a task is not its gates alone: then each is recalled by itself.
         """

@@ -38,6 +38,7 @@ LEAST_RACE = 16  # training rows below which a race would say nothing
 
 @dataclass(frozen=True)
 class PlusConfig(GateConfig):
+    signed: str = "tagging,generation"
     sticky: float = 1.0  # kappa: how firmly inherited gates stand at the start, relative to a fresh draw
     rivals: int = 2  # stored tasks that race against a fresh start
     race_steps: int = 40

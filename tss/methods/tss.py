@@ -122,7 +122,7 @@ class Tss(Naive):
         """I of the task at its best state, dropout off."""
         c = self.config
         with torch.no_grad():
-            effective = gated(self.scores, self.fixed, c.threshold)
+            effective = gated(self.scores, self.fixed, c.threshold, self.signed)
         factor = effective if c.impt_target == "alpha" else self.fixed
         batches = lesson.batches(lesson.train.rows, c.impt_batch)
         raw = impt.raw_importance(c.impt_reduce, self.bank, effective, factor, batches, lesson.row_losses)
