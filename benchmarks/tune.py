@@ -5,9 +5,9 @@
     python benchmarks/tune.py --lines results/raw/tuning.jsonl        # the table again, from the lines kept
 
 CONFIGS.json: {"orders": [3, 4], "sequence": "heterogeneous", "tasks": 16, "options": {...}, "configurations":
-[{"label", "method", "options", and "orders" if they differ}]}; also "seeds": [0, 1], and "held_out": 5, which takes every
-fifth training example out of the training and puts it in the tests' place (`held` in the table): dev examples that
-have chosen a state cannot say what choosing was worth.
+[{"label", "method", "options", and "orders" if they differ}]}; also "seeds": [0, 1], and "held_out": 5: the examples
+of every fifth training text are left out of the training and stand in the tests' place, as dev examples that have
+chosen a state cannot say what choosing was worth: the table then has held / dev at its best / dev at the end.
 What is done is skipped. Tests are never looked at: the dev examples stand in their place. For generation the dev
 score is minus the dev loss. Small dev sets are a lottery one by one, so the labels of a family's kept states are also
 counted together: `pooled` is the share of right answers. `final` is the main metric of the dev examples after the last
@@ -48,19 +48,28 @@ def work(queue, told, args) -> None:
 
 def without_tests(data: Path, out: Path, held_out: int) -> Path:
     """The data with other examples in the place of the tests: the dev examples, as many as decide while training, or
-    every `held_out`-th training example, which then trains nothing."""
+    those of every `held_out`-th training text, which then trains nothing. By text: where a sentence has several
+    aspects, one left in the training gives the others away."""
     if not out.exists():
         shutil.copytree(data, out)
         for task in (file.parent for file in out.glob("*/*/valid.jsonl")):
             if held_out:
                 rows = (task / "train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-                tests = rows[::held_out]
-                del rows[::held_out]
-                (task / "train.jsonl").write_text("".join(rows), encoding="utf-8")
+                texts = [text_of(row) for row in rows]
+                held = set(list(dict.fromkeys(texts))[::held_out])
+                tests = [row for row, text in zip(rows, texts, strict=True) if text in held]
+                rest = [row for row, text in zip(rows, texts, strict=True) if text not in held]
+                (task / "train.jsonl").write_text("".join(rest), encoding="utf-8")
             else:
                 tests = (task / "valid.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:DEV]
             (task / "test.jsonl").write_text("".join(tests), encoding="utf-8")
     return out
+
+
+def text_of(row: str) -> str:
+    """What an example says: its text, source or words."""
+    example = json.loads(row)
+    return str(next(example[key] for key in ("text", "source", "tokens") if key in example))
 
 
 def runs_of(plan: dict) -> list[tuple[dict, int, int, str]]:
@@ -126,7 +135,8 @@ def lines(plan: dict, out: Path) -> list[dict]:
                 facts = {k: line["facts"][k] for k in FACTS if k in line["facts"]}
                 told = {"label": one["label"], "order": order, "task": line["task"]} | ({"seed": seed} if seed else {})
                 told |= {} if last is None else {"final": last}
-                told |= {"held": next(iter(line["scores"].values()))} if plan.get("held_out") else {}
+                if plan.get("held_out"):  # and dev at the end: a state that dev has not chosen
+                    told |= {"held": next(iter(line["scores"].values())), "end": line["curve"][-1][2]}
                 found.append({**told, "dev": best[2], "best": best[0], **right(line), **facts})
     return found
 
@@ -148,12 +158,17 @@ def summary(found: list[dict]) -> str:
     order = sorted({f for each in cells.values() for f in each})
     rows = ["| configuration | " + " | ".join(order) + " | final | tasks |", "|" + " --- |" * (len(order) + 3)]
     for label, each in cells.items():
-        key = "held" if any("held" in line for line in found) else "dev"
-        told = [f"{mean(each[f], key):.2f}{pooled(found, label, f)}" if each[f] else "" for f in order]
+        told = [f"{score(each[f])}{pooled(found, label, f)}" if each[f] else "" for f in order]
         whole = all("final" in line for lines in each.values() for line in lines)
         last = f"{statistics.mean(mean(lines, 'final') for lines in each.values()):.2f}" if whole else ""
         rows.append(f"| {label} | " + " | ".join(told) + f" | {last} | {sum(map(len, each.values()))} |")
     return "\n".join(rows)
+
+
+def score(lines: list[dict]) -> str:
+    """Mean dev score; where examples were held out: their score, dev at its best, dev at the end of the training."""
+    keys = ("held", "dev", "end") if "held" in lines[0] else ("dev",)
+    return " / ".join(f"{mean(lines, key):.2f}" for key in keys)
 
 
 def mean(lines: list[dict], key: str) -> float:

@@ -64,7 +64,7 @@ def plant(
     gated = learner.settings.method == "supsup"
     kept = {} if gated else {f"method.{k}": v for k, v in _kept(learner, name).items()}
     if gated and kind in learner.method.config.signed_kinds():
-        kept = {"method.signed": torch.tensor(True)}
+        kept = {"method.signed": torch.tensor(learner.method.signed_std, dtype=torch.float64)}
     summary = {"kind": kind, "labels": labels, "scores": {made.metric: 50.0}, "open_gates": float(gates.float().mean())}
     record = TaskRecord(name, meta, gates if gated else None, {**head, **kept}, {}, summary)
     learner.store.add(record, **add)

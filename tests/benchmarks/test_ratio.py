@@ -242,3 +242,21 @@ def test_the_laboratory_takes_the_demos_similar_tasks_with_more_tests():
     for task in found:
         assert task.train == usual[task.name].train and TESTS - 8 <= len(task.test) <= TESTS
     assert {task.name: task for task in demo_tasks(3)} == usual  # the demo itself is as it was
+
+
+def test_tuning_holds_out_whole_texts(tmp_path):
+    """Every second of the texts here, with all its examples; without a number the dev examples stand for tests."""
+    from tune import without_tests
+
+    task = tmp_path / "data" / "asc" / "shop"
+    task.mkdir(parents=True)
+    pairs = zip("aabccd", "xyxxyx", strict=True)
+    rows = [json.dumps({"text": text, "aspect": aspect, "label": "good"}) + "\n" for text, aspect in pairs]
+    (task / "train.jsonl").write_text("".join(rows))
+    (task / "valid.jsonl").write_text(rows[0])
+    (task / "test.jsonl").write_text("never read")
+    held = without_tests(tmp_path / "data", tmp_path / "held", 2) / "asc" / "shop"
+    assert (held / "test.jsonl").read_text() == "".join(rows[:2] + rows[3:5])  # a and c
+    assert (held / "train.jsonl").read_text() == rows[2] + rows[5]
+    dev = without_tests(tmp_path / "data", tmp_path / "dev", 0) / "asc" / "shop"
+    assert (dev / "test.jsonl").read_text() == rows[0] and (dev / "train.jsonl").read_text() == "".join(rows)

@@ -160,7 +160,7 @@ def test_signed_and_other_tasks_are_opened_at_once_and_mixed(tmp_path):
     tasks = [learner.ready(name) for name in TASKS]
     signed = [task.lesson.kind.name == "tagging" for task in tasks]
     assert any(signed) and not all(signed)
-    fixed = learner.method.fixed
+    fixed = learner.method.bank.fixed(learner.method.signed_std)
     for task, turned in zip(tasks, signed, strict=True):
         assert bool((task.added.adapters.weights == 0).any()) is not turned
         assert not turned or torch.equal(task.added.adapters.weights.abs(), fixed.abs())

@@ -10,7 +10,7 @@ from small_lessons import small_bank, small_lesson
 from tiny import WIDTH
 
 from tss.errors import ConfigError
-from tss.gates.scores import draw_scores, gated, open_gates
+from tss.gates.scores import draw_scores, gated, open_gates, through
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,15 @@ def test_forward_is_the_weight_or_nothing():
     scores, weights = torch.tensor([-1.0, -0.0, 0.0, 1e-30, 2.0]), torch.tensor([1.0, 2.0, 3.0, 4.0, -5.0])
     assert gated(scores, weights).tolist() == [0.0, 0.0, 0.0, 4.0, -5.0]
     assert gated(scores, weights, "ge").tolist() == [0.0, 2.0, 3.0, 4.0, -5.0]
+
+
+def test_a_signed_gate_lets_the_weight_or_its_negative_through():
+    scores, weights = torch.tensor([-1.0, 0.0, 1e-30, 2.0], requires_grad=True), torch.tensor([1.0, 2.0, 4.0, -5.0])
+    found = gated(scores, weights, "gt", True)
+    assert found.tolist() == [-1.0, -2.0, 4.0, -5.0]
+    (gradient,) = torch.autograd.grad(found.sum(), scores)
+    assert torch.equal(gradient, weights)  # for both, as with other gates
+    assert torch.equal(through(weights, open_gates(scores.detach()), signed=True), found)
 
 
 def test_thresholds_differ_at_zero_alone():

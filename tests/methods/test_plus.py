@@ -131,7 +131,52 @@ def test_a_store_of_inherited_tasks_never_changes_and_names_parents(tmp_path):
     assert all(check.status == "equal" for check in learner.verify())
 
 
-@pytest.mark.parametrize("bad", [{"sticky": 0.0}, {"rivals": -1}, {"race_steps": 0}])
+def test_signed_weights_have_their_own_size_which_a_wider_backbone_has_less_of():
+    method = small_method(small_lesson("tagging"), "tss+", signed_std=0.0)
+    assert method.signed_std == 0.05 * (288 / method.bank.width) ** 0.5
+    mine = method.bank.fixed(method.signed_std)
+    torch.testing.assert_close(mine, method.bank.fixed() * (method.signed_std / method.bank.config.adapter_std))
+    method.begin(small_lesson("tagging", count=24), inner)
+    assert torch.equal(method.base, mine) and method.signed
+    method.begin(small_lesson("classification", count=24), inner)
+    assert torch.equal(method.base, method.fixed) and not method.signed
+    told = small_method(small_lesson("tagging"), "tss+", signed_std=0.02)
+    told.begin(small_lesson("tagging", count=24), inner)
+    assert torch.equal(told.base, told.fixed)  # 0.02 is what the others have
+
+
+def test_tasks_signed_at_different_sizes_are_opened_one_by_one():
+    method = small_method(small_lesson("tagging"), "tss+")
+    gates = torch.ones(2, method.bank.size, dtype=torch.bool)
+    marks = [{"signed": torch.tensor(std, dtype=torch.float64)} for std in (0.1, 0.2)]
+    assert method.opened(gates, marks) is None
+    assert torch.equal(method.opened(gates, [marks[0], {}])[0], method.bank.fixed(0.1))
+    assert torch.equal(method.opened(gates, [marks[0], {}])[1], method.fixed)
+
+
+def test_closed_gates_turn_signs_in_tasks_of_the_kinds_named(tmp_path):
+    """Tags and texts unless told otherwise; it is kept with the task, whatever the options of who reads it."""
+    learner = Learner.open(tmp_path / "a", backbone=str(tiny_path("bart")), method="tss+", config=QUICK)
+    fixed = learner.method.bank.fixed(learner.method.signed_std).abs()
+    for kind, signed in (("classification", False), ("tagging", True), ("generation", True)):
+        task = small_task(kind, 24, name=kind)
+        learner.learn(task)
+        weights = learner.ready(kind).added.adapters.weights
+        assert torch.equal(weights.abs(), fixed) is signed and bool((weights == 0).any()) is not signed
+        inputs = [e.input for e in task.test]
+        again = Learner.open(tmp_path / "a").predict(kind, inputs)
+        assert again == learner.predict(kind, inputs)
+    assert all(check.status == "equal" for check in learner.verify())
+    plain = Learner.open(tmp_path / "b", backbone=str(tiny_path("bart")), method="tss+", config={**QUICK, "signed": ""})
+    learner.export("tagging", tmp_path / "tagging.task")
+    plain.import_(tmp_path / "tagging.task")
+    inputs = [e.input for e in small_task("tagging", 24, name="tagging").test]
+    assert plain.predict("tagging", inputs) == learner.predict("tagging", inputs)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"sticky": 0.0}, {"rivals": -1}, {"race_steps": 0}, {"signed": "texts"}, {"signed_std": -1.0}]
+)
 def test_bad_options_are_refused(bad):
     with pytest.raises(ConfigError):
         PlusConfig(**bad)

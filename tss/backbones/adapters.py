@@ -76,25 +76,29 @@ class AdapterBank:
         self.size = 2 * self.count * matrix
         self.bias_size = self.count * (self.width + self.bottleneck)
 
-    def fixed(self) -> Tensor:
-        """The frozen random weights, from the seed alone. [size] float32"""
-        return self.draw(f"adapters/{self.config.adapter_seed}", self.config.adapter_init)
+    def fixed(self, std: float | None = None) -> Tensor:
+        """The frozen random weights, from the seed alone. [size] float32
 
-    def draw(self, key: str, init: str) -> Tensor:
+        std: the same ones with this deviation instead of `adapter_std`; inits with a size of their own keep it.
+        """
+        return self.draw(f"adapters/{self.config.adapter_seed}", self.config.adapter_init, std)
+
+    def draw(self, key: str, init: str, std: float | None = None) -> Tensor:
         """Fresh weights. [size] float32"""
-        return torch.cat([self._matrix(f"{key}/{i}", s, init) for i, s in enumerate(self.segments)])
+        std = self.config.adapter_std if std is None else std
+        return torch.cat([self._matrix(f"{key}/{i}", s, init, std) for i, s in enumerate(self.segments)])
 
     def near_identity(self, key: str) -> Tensor:
         """A start for adapters that are trained themselves: N(0, 0.02^2), whatever the fixed weights are. [size]"""
         parts = [randomness.normal(f"{key}/{i}", s.stop - s.start, 0.02) for i, s in enumerate(self.segments)]
         return torch.cat(parts)
 
-    def _matrix(self, key: str, segment: Segment, init: str) -> Tensor:
+    def _matrix(self, key: str, segment: Segment, init: str, std: float) -> Tensor:
         count = segment.stop - segment.start
         if init == "normal002":
-            return randomness.normal(key, count, self.config.adapter_std)
+            return randomness.normal(key, count, std)
         if init == "signed_002":
-            return randomness.signs(key, count, self.config.adapter_std)
+            return randomness.signs(key, count, std)
         if init == "signed_const":
             return randomness.signs(key, count, sqrt(2.0 / segment.columns))
         return randomness.uniform(key, count, 1.0 / sqrt(segment.columns))  # kaiming, a = sqrt(5)

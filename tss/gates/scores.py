@@ -37,14 +37,8 @@ def open_gates(scores: Tensor, threshold: str = "gt") -> Tensor:
     return THRESHOLDS[threshold](scores, 0)
 
 
-def through(weights: Tensor, gates: Tensor, signed: bool | Tensor = False) -> Tensor:
-    """What gates (bool) let through: the weight or nothing; where `signed`, the weight or its negative.
-
-    signed: one for all, or bool [tasks] for gates [tasks, size].
-    """
-    if isinstance(signed, Tensor):
-        closed = torch.where(signed[:, None], -weights, torch.zeros_like(weights))  # [tasks, size]
-        return torch.where(gates, weights, closed)
+def through(weights: Tensor, gates: Tensor, signed: bool = False) -> Tensor:
+    """What gates (bool) let through: the weight or nothing; `signed`: the weight or its negative."""
     return torch.where(gates, weights, -weights) if signed else weights * gates
 
 

@@ -2,6 +2,7 @@
 
     s0 = kappa |u| (2 g_p - 1)      u a fresh draw, g_p the gates of the parent p, kappa `sticky`
     p  = the winner of a short race among a fresh draw and the `rivals` stored tasks whose features suit best
+    w_hat = w (2 g - 1)             in tagging and generation: a closed gate turns the sign (`signed`)
 
 Tasks form a tree, not a chain: what a dissimilar task learnt never slows another, so no soft mask is needed; what
 similar tasks learnt is inherited whole, with the rows of the head whose labels have the same names. Each task keeps

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from tss.errors import ConfigError
 from tss.gates import importance as impt
-from tss.gates.scores import gated
 from tss.gates.softmask import MODES, SoftMask
 from tss.methods.method import Group
 from tss.methods.supsup import GateConfig, SupSup
@@ -122,8 +121,8 @@ class Tss(Naive):
         """I of the task at its best state, dropout off."""
         c = self.config
         with torch.no_grad():
-            effective = gated(self.scores, self.fixed, c.threshold, self.signed)
-        factor = effective if c.impt_target == "alpha" else self.fixed
+            effective = self.effective()
+        factor = effective if c.impt_target == "alpha" else self.base
         batches = lesson.batches(lesson.train.rows, c.impt_batch)
         raw = impt.raw_importance(c.impt_reduce, self.bank, effective, factor, batches, lesson.row_losses)
         return impt.normalise(raw, self.bank, c.impt_norm, c.impt_unit, c.impt_heat)
