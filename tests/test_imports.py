@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LEAVES = {"errors", "randomness"}  # anyone may import them
 ENGINE = {"tasks", "backbones", "gates", "methods", "learning"}
-BELOW_LEARNER = ENGINE | {"store", "data", "config", "settings", "results", "keeping", "operations"}
+BELOW_LEARNER = ENGINE | {"store", "data", "config", "settings", "results", "keeping", "operations", "finding"}
 FACE = BELOW_LEARNER | {"learner"}
 ALLOWED = {
     "errors": set(),
@@ -30,8 +30,9 @@ ALLOWED = {
     "learning": {"methods", "gates", "backbones", "tasks"},
     "config": ENGINE,
     "settings": {"config"},
-    "keeping": BELOW_LEARNER - {"keeping", "operations"},
-    "operations": BELOW_LEARNER - {"operations"},
+    "keeping": BELOW_LEARNER - {"keeping", "operations", "finding"},
+    "operations": BELOW_LEARNER - {"operations", "finding"},
+    "finding": BELOW_LEARNER - {"finding", "operations"},
     "learner": BELOW_LEARNER,
     "report": FACE,
     "bench": FACE | {"report", "tss"},

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tss.errors import DamagedError, StoreError, TaskError, TrainingError
+from tss.finding import Finding
 from tss.keeping import Keepsake, earlier
 from tss.learning import probes
 from tss.learning.answering import answers, question
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tss.backbones.backbone import Backbone
 
 
-class Learner(StoreOperations):
+class Learner(StoreOperations, Finding):
     """Teaches one frozen backbone task after task, in a store.
 
     >>> learner = Learner.open("store")                       # doctest: +SKIP
@@ -210,8 +211,7 @@ class Learner(StoreOperations):
         method = self._new_method()  # first: it may keep positions of the backbone for itself
         method.load_shared(self.store.read_shared())
         method.earlier = earlier(self.store)
-        lesson = self._lesson(task)
-        found = estimate(lesson, method, self.config.learning)
+        found = estimate(self._lesson(task), method, self.config.learning)
         return {"backbone": self.backbone.name, **found, "bytes_while_learning": self._bytes_while_learning()}
 
     # Answering.

@@ -29,6 +29,14 @@ class Learned:
 
 
 @dataclass(frozen=True)
+class Guess:
+    """A task that an input may be for. distance: about 1 where it is like those the task was learnt on."""
+
+    task: str
+    distance: float
+
+
+@dataclass(frozen=True)
 class TaskInfo:
     name: str
     version: int

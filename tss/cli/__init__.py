@@ -81,6 +81,7 @@ for command in (
     demo.demo,
     learn.learn,
     predict.predict,
+    predict.which,
     predict.evaluate,
     look.tasks,
     look.verify,

@@ -1,4 +1,4 @@
-"""`tss predict` and `tss evaluate`."""
+"""`tss predict`, `tss which` and `tss evaluate`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from tss.tasks.task import Task
 Name = Annotated[str, typer.Argument(metavar="TASK", help="The name of a learnt task.", show_default=False)]
 
 
+Text = Annotated[str, typer.Argument(metavar="[TEXT|-]", help="The text, or - for one text a line on stdin.")]
+Pair = Annotated[
+    str | None, typer.Option(help="The second field of a pair task, such as the aspect.", show_default=False)
+]
+
+
 def predict(
     store: options.Store,
     task: Name,
-    text: Annotated[str, typer.Argument(metavar="[TEXT|-]", help="The text, or - for one text a line on stdin.")] = "-",
-    pair: Annotated[
-        str | None, typer.Option(help="The second field of a pair task, such as the aspect.", show_default=False)
-    ] = None,
+    text: Text = "-",
+    pair: Pair = None,
     device: options.Device = None,
     as_json: show.Json = False,
 ) -> None:
@@ -38,8 +42,7 @@ def predict(
     from tss.learner import Learner
 
     learner = Learner.open(store, device=device, create=False)
-    inputs = texts if pair is None else [{"text": one, "pair": pair} for one in texts]
-    answers = learner.predict(task, inputs, details=True)
+    answers = learner.predict(task, _inputs(texts, pair), details=True)
     for row, answer in enumerate(answers, 1):
         if answer.get("truncated"):
             show.note(f"warning: text {row} is longer than the task allows and was cut")
@@ -48,6 +51,40 @@ def predict(
         return
     for answer in answers:
         typer.echo(_one_line(answer))
+
+
+def which(
+    store: options.Store,
+    text: Text = "-",
+    pair: Pair = None,
+    most: Annotated[int, typer.Option(min=1, help="Tasks to name for each text.")] = 3,
+    device: options.Device = None,
+    as_json: show.Json = False,
+) -> None:
+    """Say which tasks a text is most likely for: those that learnt on the most similar ones.
+
+    The number is a distance, about 1 for a text like those the task was learnt on. A text of any task will do; words
+    of a tagging task are separated by spaces.
+
+    \b
+    Examples:
+      tss which store "A fine read."
+      tss which store "It glows." --pair screen
+      tss which store - --most 1 < lines.txt
+    """
+    texts = _lines() if text == "-" else [text]
+    from tss.learner import Learner
+
+    found = Learner.open(store, device=device, create=False).which(_inputs(texts, pair), most)
+    if as_json:
+        show.document({"tasks": [[{"task": one.task, "distance": one.distance} for one in each] for each in found]})
+        return
+    for each in found:
+        typer.echo("  ".join(f"{show.printable(one.task)} {one.distance:.2f}" for one in each))
+
+
+def _inputs(texts: list[str], pair: str | None) -> list[Any]:
+    return list(texts) if pair is None else [{"text": one, "pair": pair} for one in texts]
 
 
 def _lines() -> list[str]:
