@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from tss import Learner, Task
 from tss.cli import app
 from tss.errors import StoreError, TaskError
+from tss.learning import about
 from tss.learning.about import MEAN, SPREAD, distances
 
 QUICK = {"max_steps": 2, "bottleneck": 4}
@@ -93,11 +94,32 @@ def test_answers_do_not_depend_on_it_and_a_store_without_it_says_so(learner, tmp
         older.which([SPORT[0]])
 
 
+def test_a_damaged_task_does_not_hide_the_others(tmp_path):
+    store = Learner.open(tmp_path, str(tiny_path("bart")), "supsup", config=QUICK)
+    store.learn(texts("sport", SPORT))
+    store.learn(texts("food", FOOD))
+    file = tmp_path / store.store.index().entry("food").file
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    again = Learner.open(tmp_path, create=False)
+    assert [one.task for one in again.which([FOOD[0]])[0]] == ["sport"]
+    file.write_bytes(whole)
+    assert again.which([FOOD[0]])[0][0].task == "food"
+
+
 def test_a_carried_task_can_be_found(learner, tmp_path):
     learner.export("food", tmp_path / "food.task")
     other = Learner.open(tmp_path / "other", str(tiny_path("bart")), "supsup", config=QUICK)
     other.import_(tmp_path / "food.task")
     assert other.which([FOOD[0]])[0][0].task == "food"
+
+
+def test_features_that_are_no_numbers_are_not_kept(learner, monkeypatch):
+    """A task must not be lost for them."""
+    rows = [learner.ready("sport").lesson.kind.input_row(learner.backbone, (text,)) for text in SPORT]
+    assert set(about.about(learner.backbone, rows)) == {MEAN, SPREAD}
+    monkeypatch.setattr(about, "features", lambda backbone, rows: torch.full((len(rows), 4), torch.inf))
+    assert about.about(learner.backbone, rows) == {}
 
 
 def test_what_is_kept_is_two_vectors(learner):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from tss.errors import StoreError, TaskError
+from tss.errors import DamagedError, StoreError, TaskError
 from tss.learning.about import MEAN, SPREAD, distances, features
+from tss.learning.resident import sound
 from tss.results import Guess
-from tss.store import Store, TaskRecord
+from tss.store import Store, TaskEntry
 from tss.tasks.example import as_input
 from tss.tasks.kind import Kind, ReadingConfig
 from tss.tasks.task import Lengths
@@ -38,7 +41,7 @@ class Finding:
     """The part of `Learner` that finds the task of an input."""
 
     store: Store
-    _seen: dict[str, _Known | None] | None = None  # by file of the store; None: says nothing
+    _seen: Mapping[str, _Known | None] = MappingProxyType({})  # by file of the store; None: says nothing
 
     if TYPE_CHECKING:
 
@@ -94,22 +97,21 @@ class Finding:
 
     def _about(self) -> list[_Known]:
         """The newest version of each task that says what it is about."""
-        index, seen = self.store.index(), self._seen or {}
-        entries = [index.entry(name) for name in index.names()]
-        self._seen = {
-            one.file: seen[one.file]
-            if one.file in seen
-            else self._read(self.store.read(one.name, one.version, gates=False))
-            for one in entries
-        }
-        return [found for found in self._seen.values() if found is not None]
+        index, before, now = self.store.index(), self._seen, {}
+        for entry in (index.entry(name) for name in index.names()):
+            with suppress(DamagedError):  # `tss verify` tells; the others can be found without it
+                now[entry.file] = before[entry.file] if entry.file in before else self._read(entry)
+        self._seen = now
+        return [found for found in now.values() if found is not None]
 
-    def _read(self, record: TaskRecord) -> _Known | None:
+    def _read(self, entry: TaskEntry) -> _Known | None:
+        record = self.store.read(entry.name, entry.version, gates=False)
         mean, spread, meta = record.tensors.get(MEAN), record.tensors.get(SPREAD), record.meta
         if mean is None or spread is None or mean.shape != (self.backbone.width,) or spread.shape != mean.shape:
             return None
-        kind = self.method.kinds[meta["kind"]](
-            meta["labels"], Lengths(**meta["lengths"]), meta["metric"], ReadingConfig(**meta["reading"])
-        )
-        form = kind.name, meta["pair"], kind.limit(self.backbone)
-        return _Known(record.name, kind, meta["pair"], form, mean.float(), spread.float())
+        with sound(entry.name):
+            kind = self.method.kinds[meta["kind"]](
+                meta["labels"], Lengths(**meta["lengths"]), meta["metric"], ReadingConfig(**meta["reading"])
+            )
+            form = kind.name, meta["pair"], kind.limit(self.backbone)
+            return _Known(entry.name, kind, meta["pair"], form, mean.float(), spread.float())

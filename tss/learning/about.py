@@ -25,8 +25,10 @@ _LEAST = 1e-6  # a spread of nothing would make everything infinitely far
 
 
 def about(backbone: Backbone, rows: Sequence[Row]) -> dict[str, Tensor]:
-    """Mean and spread of the features of a task's inputs, [d] each."""
+    """Mean and spread of the features of a task's inputs, [d] each; nothing where half precision gives no numbers."""
     found = features(backbone, rows)
+    if not bool(found.isfinite().all()):
+        return {}
     return {MEAN: found.mean(dim=0), SPREAD: found.var(dim=0, correction=0).bfloat16()}
 
 
