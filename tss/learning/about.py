@@ -29,7 +29,7 @@ def about(backbone: Backbone, rows: Sequence[Row]) -> dict[str, Tensor]:
     found = features(backbone, rows)
     if not bool(found.isfinite().all()):
         return {}
-    return {MEAN: found.mean(dim=0), SPREAD: found.var(dim=0, correction=0).bfloat16()}
+    return {MEAN: found.mean(dim=0), SPREAD: found.var(dim=0, correction=0)}
 
 
 @torch.no_grad()
