@@ -137,6 +137,23 @@ def test_every_changed_byte_of_an_export_is_noticed(learner: Learner, tmp_path: 
             learner.import_(odd)
 
 
+@pytest.mark.parametrize(
+    ("value", "written", "otherwise"),
+    [
+        (1e-05, b"1e-05", b"1E-05"),
+        (0.1 + 0.2, b"0.30000000000000004", b"0.30000000000000005"),
+        ("\xee", b"u00ee", b"u00eE"),
+    ],
+)
+def test_another_spelling_of_the_same_value_is_noticed(learner: Learner, value, written: bytes, otherwise: bytes):
+    found = learner.store.read("toy pair")
+    record = type(found)(found.name, found.meta, found.gates, found.tensors, found.probes, {"time": value})
+    good = portable.pack(portable.Carried(record, 1, learner.store.index().identity))
+    assert portable.unpack(good).record.summary == {"time": value} and good.count(written) == 1
+    with pytest.raises(ValueError, match="not written as they were kept"):
+        portable.unpack(good.replace(written, otherwise))
+
+
 def _spoilt(learner: Learner, how: str) -> portable.Carried:
     entry = learner.store.index().entry("toy pair")
     found = learner.store.read("toy pair")

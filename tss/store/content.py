@@ -16,13 +16,13 @@ from tss.errors import StoreError
 _KEY = "tss"  # one metadata key: safetensors orders several at random, and equal content must give equal bytes
 
 
-def json_text(value: Any, what: str, finite: bool = True) -> str:
+def json_text(value: Any, what: str) -> str:
     """`value` as ASCII JSON that reads back equal (tuples as lists).
 
-    Raises `StoreError` naming the place of a value that JSON cannot hold, or, if `finite`, that is NaN or infinite.
+    Raises `StoreError` naming the place of a value that JSON cannot hold, or that is NaN or infinite.
     """
-    _check_json(value, what, finite)
-    return json.dumps(value, separators=(",", ":"))
+    _check_json(value, what, finite=True)
+    return json.dumps(value)
 
 
 def _check_json(value: Any, where: str, finite: bool) -> None:
@@ -63,11 +63,11 @@ def encode(tensors: dict[str, torch.Tensor], facts: dict[str, Any], what: str, f
     bad = first_not_finite(tensors) if finite else None
     if bad is not None:
         raise StoreError(f"{what}: tensor {bad!r} holds NaN or infinity and was not saved")
-    text = json_text(facts, what, finite)
+    _check_json(facts, what, finite)
     try:
         # clones: safetensors refuses tensors that share memory
         plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-        return save_safetensors(plain, metadata={_KEY: text})
+        return save_safetensors(plain, metadata=metadata_of(facts))
     except (safetensors.SafetensorError, ValueError, RuntimeError, TypeError, KeyError, NotImplementedError) as error:
         raise StoreError(f"{what}: its tensors cannot be saved ({error})") from error
 
@@ -90,3 +90,8 @@ def decode(blob: bytes) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 def facts_of(metadata: dict[str, str]) -> Any:
     """The facts in the metadata of a header; whoever calls knows that a crafted file can make this raise anything."""
     return json.loads(metadata[_KEY])
+
+
+def metadata_of(facts: Any) -> dict[str, str]:
+    """The metadata that `encode` writes for these facts, letter for letter."""
+    return {_KEY: json.dumps(facts, separators=(",", ":"))}

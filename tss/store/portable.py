@@ -84,10 +84,17 @@ def unpack(blob: bytes) -> Carried:
 
 
 def _digest(blob: bytes) -> str:
-    """Over the header as values, not as text, so that another writer of safetensors gives the same."""
+    """Over the header as values, not as text, so that another writer of safetensors gives the same.
+
+    Raises `ValueError` if the facts, which only we write, are written otherwise: 1e-05 and 1E-05 are one value, and no
+    changed byte may be missed.
+    """
     length = int.from_bytes(blob[:8], "little")
     table = json.loads(blob[8 : 8 + length])
-    facts = content.facts_of(table.pop("__metadata__"))
+    metadata = table.pop("__metadata__")
+    facts = content.facts_of(metadata)
+    if metadata != content.metadata_of(facts):
+        raise ValueError("its facts are not written as they were kept")
     facts["sha256"] = _NO_SUM
     text = json.dumps([table, facts], sort_keys=True, separators=(",", ":"))
     total = hashlib.sha256(text.encode("ascii"))
