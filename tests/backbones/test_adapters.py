@@ -87,6 +87,19 @@ def test_inits_have_their_scale(init):
             assert 0.4 < (values > 0).float().mean() < 0.6
 
 
+def test_even_adapters_add_as_much_at_any_bottleneck():
+    """One of 64 has the usual weights to the bit; a wider one the same kind of weights, smaller."""
+    x = torch.randn(200, tiny_loaded("bart").sites.width, generator=torch.Generator().manual_seed(0))
+
+    def added(**options) -> float:
+        made = bank(adapter_std=0.1, **options)
+        return float(torch.stack([one(x).square().mean() for one in made.functions(made.fixed())]).mean())
+
+    assert torch.equal(bank(bottleneck=64, even=True).fixed(), bank(bottleneck=64).fixed())
+    assert added(bottleneck=1024, even=True) == pytest.approx(added(bottleneck=64), rel=0.2)
+    assert added(bottleneck=1024) > 10 * added(bottleneck=64)
+
+
 def test_sites_do_not_share_numbers():
     matrices = bank().matrices(bank().fixed())
     assert not torch.equal(matrices[0], matrices[2])

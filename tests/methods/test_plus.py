@@ -143,6 +143,8 @@ def test_signed_weights_have_their_own_size_which_a_wider_backbone_has_less_of()
     told = small_method(small_lesson("tagging"), "tss+", signed_std=0.02)
     told.begin(small_lesson("tagging", count=24), inner)
     assert torch.equal(told.base, told.fixed)  # 0.02 is what the others have
+    wide = small_method(small_lesson("tagging"), "tss+", bottleneck=128, even=True)
+    assert wide.signed_std == pytest.approx(method.signed_std * 0.5**0.25)
 
 
 def test_tasks_signed_at_different_sizes_are_opened_one_by_one():

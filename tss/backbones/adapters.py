@@ -17,6 +17,7 @@ from tss import randomness
 from tss.backbones.sites import PLACES, AdapterFunction, Sites
 from tss.errors import ConfigError
 
+EVEN_AT = 64  # the published bottleneck
 INITS = ("normal002", "signed_const", "signed_002", "kaiming")
 
 
@@ -27,6 +28,7 @@ class AdapterConfig:
     adapter_init: str = "normal002"
     adapter_std: float = 0.02  # the deviation of normal002, the size of signed_002
     adapter_seed: int = 0
+    even: bool = False  # smaller frozen weights in wider adapters: any bottleneck adds about as much as one of 64
     own_ln: bool = False  # normalise the adapter's input once more
 
     def __post_init__(self) -> None:
@@ -74,18 +76,21 @@ class AdapterBank:
             self.segments.append(Segment(start, start + matrix, self.bottleneck, self.width))
             self.segments.append(Segment(start + matrix, start + 2 * matrix, self.width, self.bottleneck))
         self.size = 2 * self.count * matrix
+        # What an adapter adds has the variance of b std^4.
+        self.scale = (EVEN_AT / self.bottleneck) ** 0.25 if config.even else 1.0
+        self.std = config.adapter_std * self.scale
         self.bias_size = self.count * (self.width + self.bottleneck)
 
     def fixed(self, std: float | None = None) -> Tensor:
         """The frozen random weights, from the seed alone. [size] float32
 
-        std: the same ones with this deviation instead of `adapter_std`; inits with a size of their own keep it.
+        std: the same ones with this deviation instead of the usual one; inits with a size of their own keep it.
         """
         return self.draw(f"adapters/{self.config.adapter_seed}", self.config.adapter_init, std)
 
     def draw(self, key: str, init: str, std: float | None = None) -> Tensor:
         """Fresh weights. [size] float32"""
-        std = self.config.adapter_std if std is None else std
+        std = self.std if std is None else std
         return torch.cat([self._matrix(f"{key}/{i}", s, init, std) for i, s in enumerate(self.segments)])
 
     def near_identity(self, key: str) -> Tensor:

@@ -67,7 +67,7 @@ class SupSup(Method):
         self.fixed = self.bank.fixed().to(self.device)  # w [size]
         self.scores = nn.Parameter(torch.empty(0, device=self.device))
         std, width = SIGNED_STD
-        self.signed_std = config.signed_std or std * sqrt(width / self.bank.width)
+        self.signed_std = config.signed_std or std * sqrt(width / self.bank.width) * self.bank.scale
         self._turning = 0.0, self.fixed  # a deviation and the weights that have it
         self.signed, self.base = False, self.fixed  # of the task at hand: whether closed gates turn signs; its weights
 
@@ -123,7 +123,7 @@ class SupSup(Method):
 
     def _signed_weights(self, std: float) -> Tensor:
         """The frozen weights with the deviation that a signed task was learnt with."""
-        if std == self.bank.config.adapter_std:
+        if std == self.bank.std:
             return self.fixed
         if self._turning[0] != std:
             self._turning = std, self.bank.fixed(std).to(self.device)
