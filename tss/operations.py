@@ -109,7 +109,7 @@ class StoreOperations:
             others = ", ".join(repr(one.name) for one in index.company(entry))
             raise StoreError(
                 f"task {entry.name!r} answers together with {others}, so it cannot be carried alone; copy the whole "
-                "folder of the store, or learn it with company=0"
+                "folder of the store, or learn it with company=0 and second=false"
             )
         record = self.store.read(entry.name, entry.version)
         return portable.write(file, portable.Carried(record, entry.version, index.identity))
