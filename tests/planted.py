@@ -44,8 +44,11 @@ def planted(path: Path, backbone: Path | str, tasks: dict | None = None, method:
 def plant(
     learner: Learner, name: str, kind: str, labels: int, pair: bool = False, lengths: dict | None = None, **add: Any
 ) -> None:
-    """Add one task to the store, which the caller is writing to. `salt` makes another version of it."""
-    salt = add.pop("salt", "")
+    """Add one task to the store, which the caller is writing to. `salt` makes another version of it.
+
+    company: numbers of stored tasks that answer beside it; fitted: through heads of its own.
+    """
+    salt, company, fitted = add.pop("salt", ""), add.pop("company", []), add.pop("fitted", False)
     names = [f"{name} {i}" for i in range(labels)] if kind == "classification" else ["O", *_tags(labels - 1)]
     limits = Lengths(**{**LENGTHS, **(lengths or {})})
     reading = ReadingConfig()
@@ -66,6 +69,11 @@ def plant(
     if gated and kind in learner.method.config.signed_kinds():
         kept = {"method.signed": torch.tensor(learner.method.signed_std, dtype=torch.float64)}
     summary = {"kind": kind, "labels": labels, "scores": {made.metric: 50.0}, "open_gates": float(gates.float().mean())}
+    if company:
+        summary["company"] = company
+    for i in range(len(company) if fitted else 0):
+        other = made.head(learner.backbone.width, f"planted/{name}/{i}")
+        kept |= {f"beside.{i}.{key}": 30 * value.detach() for key, value in other.state_dict().items()}
     record = TaskRecord(name, meta, gates if gated else None, {**head, **kept}, {}, summary)
     learner.store.add(record, **add)
 

@@ -39,6 +39,7 @@ class Info:
     gate_bytes: int = 12_000
     open_gates: float | None = 0.5
     scores: dict[str, float] = field(default_factory=lambda: {"accuracy": 87.5})
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -388,3 +389,10 @@ def test_methods(monkeypatch: pytest.MonkeyPatch):
 def test_tasks_without_gates(learner: StandIn, store: str):
     learner.infos = [Info(open_gates=None)]
     assert "-" in run("tasks", store).stdout
+
+
+def test_tasks_say_with_whom_they_answer_where_some_do(learner: StandIn, store: str):
+    assert "together with" not in run("tasks", store).stdout
+    learner.infos[1] = Info(name="films", beside=("reviews", "books"))
+    told = run("tasks", store, columns=120).stdout.splitlines()
+    assert told[0].rstrip().endswith("together with") and told[-1].rstrip().endswith("reviews, books")

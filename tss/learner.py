@@ -275,7 +275,7 @@ class Learner(StoreOperations, Finding):
     def tasks(self) -> list[TaskInfo]:
         """The tasks of the store in the order they were learnt, newest version of each; no model is loaded."""
         index = self.store.index()
-        return [TaskInfo.of(index.entry(name)) for name in index.names()]
+        return [TaskInfo.of(index, entry) for entry in map(index.entry, index.names())]
 
     def verify(self, names: Sequence[str] | None = None, progress: Any = None) -> list[TaskCheck]:
         """Answer every task's probes again and compare with what was recorded when it was learnt."""

@@ -40,7 +40,7 @@ class StoreOperations:
         Raises UnknownTaskError, StoreError; then nothing has changed.
         """
         with self.store.writing(wait=_WAIT):
-            return TaskInfo.of(self.store.rollback(check_name(name), version))
+            return self._info(self.store.rollback(check_name(name), version))
 
     def remove(self, name: str) -> int:
         """Take a task out of use; returns how many versions it had. They stay in the history until `gc`.
@@ -78,7 +78,7 @@ class StoreOperations:
                     others = [self._made_ready(self.store.read(one.name, one.version)) for one in company]
                     record = asked_again(record, self._made_ready(record, others))
                     record = replace(record, summary={**record.summary, COMPANY: [one.id for one in company]})
-                    changed.append(TaskInfo.of(self.store.add(record, parent=entry.name, new_version=True)))
+                    changed.append(self._info(self.store.add(record, parent=entry.name, new_version=True)))
         return changed
 
     def _newcomers(self, index: Index, entry: TaskEntry, labels: set[str]) -> list[TaskEntry]:
@@ -137,7 +137,10 @@ class StoreOperations:
                     "than where it was learnt"
                 )
             self._identify()
-            return TaskInfo.of(self.store.add(record, new_version=new_version))
+            return self._info(self.store.add(record, new_version=new_version))
+
+    def _info(self, entry: Any) -> TaskInfo:
+        return TaskInfo.of(self.store.index(), entry)
 
 
 def settings_in(file: str | PathLike[str]) -> dict[str, Any]:

@@ -46,9 +46,10 @@ class TaskInfo:
     gate_bytes: int
     open_gates: float | None
     scores: dict[str, float]
+    beside: tuple[str, ...] = ()  # the tasks whose sub-networks answer beside its own
 
     @classmethod
-    def of(cls, entry: Any) -> TaskInfo:
+    def of(cls, index: Any, entry: Any) -> TaskInfo:
         """From what the store's index says of a task; no file is opened."""
         told = entry.summary
         scores = told.get("scores")
@@ -61,6 +62,7 @@ class TaskInfo:
             gate_bytes=entry.gate_bytes,
             open_gates=told.get("open_gates"),
             scores=scores if isinstance(scores, dict) else {},
+            beside=index.beside(entry),
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted import TASKS, TEXTS, mixed_questions, planted
+from planted import TASKS, TEXTS, mixed_questions, plant, planted
 from tiny import tiny_loaded, tiny_path
 
 from tss.backbones.adapters import AdapterBank, AdapterConfig
@@ -78,6 +78,30 @@ def test_a_mixed_batch_answers_as_one_by_one(tmp_path, family: str, monkeypatch:
     # states once; texts once for each set of limits, of which the tasks have two
     assert shared == (1 if family == "bert" else 3) < sum(passes.values()) - shared == len(names)
     assert len({str(one["answer"]) for one in together}) > len(tasks) // 2, "the tasks must differ for this to say much"
+
+
+def test_tasks_that_others_answer_beside_share_a_pass_with_their_like(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    """One pass for tasks that answer alone, one for those with a second voice, by its head or by one of their own."""
+    learner = planted(tmp_path / "store", tiny_path("bart"), HEADED)
+    ids = {entry.name: entry.id for entry in learner.store.index().tasks}
+    with learner.store.writing(wait=5.0):
+        plant(learner, "mood twice", "classification", 2, company=[ids["topic"]], fitted=True)
+        plant(learner, "aspect twice", "classification", 3, True, company=[ids["mood"]], fitted=True)
+        plant(learner, "people twice", "tagging", 3, company=[ids["places"]])
+    tasks = {**HEADED, "mood twice": HEADED["mood"], "aspect twice": HEADED["aspect"], "people twice": HEADED["people"]}
+    names, inputs = mixed_questions(tasks)
+    alone = [learner.predict(name, [value], details=True)[0] for name, value in zip(names, inputs, strict=True)]
+    passes = count_passes(learner.backbone, monkeypatch)
+    together = learner.predict(names, inputs, details=True)
+    assert passes == {"states": 2, "generate": 0}
+    assert [one["answer"] for one in together] == [one["answer"] for one in alone]
+    assert_equal_confidence(together, alone)
+    for name in ("mood twice", "aspect twice", "people twice"):
+        ready = learner.ready(name)
+        ready.lesson.company = ()
+        chosen = [i for i, one in enumerate(names) if one == name]
+        without = learner.predict(name, [inputs[i] for i in chosen], details=True)
+        assert [one["confidence"] for one in without] != [alone[i]["confidence"] for i in chosen], "they must be heard"
 
 
 def count_passes(backbone, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:

@@ -115,6 +115,8 @@ def test_a_second_reading_is_kept_with_the_task_and_answers_again(tmp_path, welc
         other = ready.lesson.asked(member, batch).softmax(-1)
     torch.testing.assert_close(both, (alone + other) / 2)
     assert all(check.status == "equal" for check in again.verify())
+    assert [len(info.beside) for info in again.tasks()] == [0, 1, 1, 0]
+    assert again.tasks()[1].beside == ("task 0",)
     assert again.revisit() == []
 
 

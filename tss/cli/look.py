@@ -42,10 +42,13 @@ def tasks(store: options.Store, as_json: show.Json = False) -> None:
             show.size(info.bytes),
             _share(info.open_gates),
             show.scores(dict(list(info.scores.items())[:1])),
+            ", ".join(info.beside),
         )
         for info in known
     ]
-    show.table(("task", "v", "kind", "on disk", "open", "learnt at"), rows)
+    columns = ("task", "v", "kind", "on disk", "open", "learnt at", "together with")
+    shown = len(columns) if any(info.beside for info in known) else -1
+    show.table(columns[:shown], [row[:shown] for row in rows])
 
 
 def _share(value: float | None) -> str:

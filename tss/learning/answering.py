@@ -1,8 +1,9 @@
 """Answering questions put to many tasks at once: one forward pass for all that can share it.
 
 Tasks of all kinds that have a head share the backbone's states; texts with equal limits are generated together. The
-gated adapters of the tasks present run as grouped products. Methods whose tasks change the backbone itself (soft
-prompts, whole models) answer one task after the other.
+gated adapters of the tasks present run as grouped products. A task that others answer beside has a row for each of
+them in the same pass. Methods whose tasks change the backbone itself (soft prompts, whole models) answer one task after
+the other.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tss.backbones.adapters import Adapters
 from tss.backbones.backbone import Pass
@@ -25,6 +26,7 @@ from tss.learning.resident import Ready
 from tss.tasks.batches import Batch, Row, collate, plan
 from tss.tasks.generation import Generation
 from tss.tasks.kind import Answer, Head
+from tss.tasks.lesson import in_company
 from tss.tasks.task import as_input
 
 SIZE = 64  # rows of a batch
@@ -32,7 +34,10 @@ SIZE = 64  # rows of a batch
 
 @dataclass(frozen=True)
 class Question:
-    """One input of one task, encoded. `form`: questions with equal forms can share a forward pass."""
+    """One input of one task, encoded. `form`: questions with equal forms can share a forward pass.
+
+    Equal forms have equally many rows in it, so that what a batch costs is known by its form.
+    """
 
     ready: Ready
     given: tuple[str, ...]
@@ -52,8 +57,9 @@ def question(ready: Ready, value: Any, where: str) -> Question:
     """Encode an input. Raises TaskError."""
     given = as_given(ready, value, where)
     kind, backbone = ready.lesson.kind, ready.lesson.backbone
-    shared = kind.together(backbone) if ready.method.mixable and not ready.lesson.company else None
-    return Question(ready, given, kind.input_row(backbone, given), id(ready) if shared is None else shared)
+    shared = kind.together(backbone) if ready.method.mixable else None
+    form = id(ready) if shared is None else (shared, len(ready.others))
+    return Question(ready, given, kind.input_row(backbone, given), form)
 
 
 def answers(questions: Sequence[Question], size: int = SIZE) -> list[dict[str, Any]]:
@@ -90,18 +96,41 @@ def _answers(tasks: list[Ready], sizes: list[int], rows: list[Row]) -> list[Answ
     """rows: those of the first task, then those of the second …"""
     lesson = tasks[0].lesson
     backbone, kind = lesson.backbone, lesson.kind
-    batch = collate(rows, (), backbone.text.pad, single=True).to(backbone.device)
-    added = mixed_pass(tasks, sizes)
     if len(tasks) == 1:
-        return lesson.answer(batch, rows, added)
+        return lesson.answer(_batch(tasks, rows), rows, tasks[0].added)
     parts = zip(tasks, _split(rows, sizes), strict=True)
     if isinstance(kind, Generation):
+        batch, added = _batch(tasks, rows), mixed_pass(tasks, sizes)
         texts = backbone.generate(batch.ids, batch.mask, added, **dict(kind.together(backbone)))
         spoken = zip(parts, _split(texts, sizes), strict=True)
         return [answer for (task, own), out in spoken for answer in task.lesson.kind.spoken(backbone, out, own)]
-    logits = mixed_logits(tasks, sizes, backbone.states(batch.ids, batch.mask, added), batch)
-    read = zip(parts, logits, strict=True)
+    read = zip(parts, _logits(tasks, sizes, rows), strict=True)
     return [answer for (task, own), one in read for answer in task.lesson.kind.read(one, own)]
+
+
+def _batch(tasks: Sequence[Ready], rows: Sequence[Row]) -> Batch:
+    backbone = tasks[0].lesson.backbone
+    return collate(rows, (), backbone.text.pad, single=True).to(backbone.device)
+
+
+def _logits(tasks: list[Ready], sizes: list[int], rows: list[Row]) -> list[Tensor]:
+    """Logits of each task's rows, on the CPU. In the batch they stand once for it and once for each other voice."""
+    times = 1 + len(tasks[0].others)
+    askers = [task for task in tasks for _ in range(times)]
+    counts = [size for size in sizes for _ in range(times)]
+    read_by = [one for task in tasks for one in (task, *task.others)]
+    heads = [head for task in tasks for head in (task.lesson.head, *(one.head for one in task.lesson.company))]
+    batch = _batch(tasks, [row for own in _split(rows, sizes) for _ in range(times) for row in own])
+    states = tasks[0].lesson.backbone.states(batch.ids, batch.mask, mixed_pass(read_by, counts))
+    found = mixed_logits(askers, counts, states, batch, heads)
+    return [_together(task, found[i * times : (i + 1) * times]) for i, task in enumerate(tasks)]
+
+
+def _together(task: Ready, each: Sequence[Tensor]) -> Tensor:
+    """each: logits of the same rows by the task and by those who answer beside it."""
+    own, *others = each
+    asked = [logits[..., member.columns] for logits, member in zip(others, task.lesson.company, strict=True)]
+    return in_company([own, *asked]) if asked else own
 
 
 def mixed_pass(tasks: Sequence[Ready], sizes: Sequence[int]) -> Pass:
@@ -129,8 +158,14 @@ def _adapters(tasks: Sequence[Ready], sizes: Sequence[int]) -> list[AdapterFunct
     return grouped(method.bank, weights, torch.stack(biases) if biases else None, sizes)
 
 
-def mixed_logits(tasks: Sequence[Ready], sizes: Sequence[int], states: Tensor, batch: Batch) -> list[Tensor]:
-    """Logits of each task's rows, on the CPU. Tasks that read the states alike share one product over all heads."""
+def mixed_logits(
+    tasks: Sequence[Ready], sizes: Sequence[int], states: Tensor, batch: Batch, through: Sequence[nn.Module] = ()
+) -> list[Tensor]:
+    """Logits of each task's rows, on the CPU. Tasks that read the states alike share one product over all heads.
+
+    through: the head for each task's rows, where not its own.
+    """
+    through = through or [task.lesson.head for task in tasks]
     out: dict[int, Tensor] = {}
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     alike = sorted(range(len(tasks)), key=lambda i: _reading(tasks[i]))
@@ -146,7 +181,7 @@ def mixed_logits(tasks: Sequence[Ready], sizes: Sequence[int], states: Tensor, b
             read = states[index]
         lesson = tasks[members[0]].lesson
         features = lesson.kind.features(lesson.backbone, read, part)
-        heads = [tasks[i].lesson.head for i in members]
+        heads = [through[i] for i in members]
         out |= zip(members, _headed(heads, [sizes[i] for i in members], features), strict=True)
     return [out[i] for i in range(len(tasks))]
 

@@ -53,7 +53,8 @@ class Ready:
     """A stored task with its head loaded and its gates at hand.
 
     packed: gates as bits on the device, uint8 [count / 8], or None. tensors: what else the method keeps of the task.
-    record: what the store says of it, without gates and head.
+    record: what the store says of it, without gates and head. others: whose sub-networks answer beside its own, in the
+    order of `lesson.company`.
     """
 
     lesson: Lesson
@@ -63,6 +64,7 @@ class Ready:
     tensors: dict[str, Tensor]
     method: Method = field(repr=False)
     full: Full | None = field(default=None, repr=False)
+    others: tuple[Ready, ...] = ()
 
     @classmethod
     def of(
@@ -76,7 +78,7 @@ class Ready:
                 Member.fitted(made.lesson, head, one._adding) if head else one.beside(made.lesson.kind.labels)
                 for one, head in zip(company, heads, strict=True)
             )
-            return made
+            return replace(made, others=tuple(company))
 
     def beside(self, labels: Sequence[str]) -> Member:
         """What it is asked through by a task with these labels. Raises ValueError if it lacks one."""
@@ -104,7 +106,9 @@ class Ready:
     @property
     def bytes(self) -> int:
         """Memory it takes while it waits."""
-        held = [*self.tensors.values(), *self.lesson.head.parameters(), *self.record.probes.values()]
+        heads = [self.lesson.head, *(member.head for member in self.lesson.company if member.own)]
+        own = [parameter for head in heads for parameter in head.parameters()]
+        held = [*self.tensors.values(), *own, *self.record.probes.values()]
         return sum(t.nbytes for t in held) + (0 if self.packed is None else self.packed.nbytes)
 
     @property

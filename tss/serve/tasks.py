@@ -127,7 +127,7 @@ class Tasks:
     def listed(self) -> list[dict[str, Any]]:
         """What `GET /tasks` tells; no file but the index is opened."""
         index, bad = self.index(), self.damaged()
-        return [_told(index.entry(name), bad.get(name)) for name in index.names()]
+        return [_told(index, name, bad.get(name)) for name in index.names()]
 
     def forgets(self) -> bool | None:
         """Whether a later task can change an earlier one; None if all were learnt at once. Raises TssError."""
@@ -136,7 +136,8 @@ class Tasks:
         return None if method is None or method.joint else method.forgets
 
 
-def _told(entry: TaskEntry, damage: str | None) -> dict[str, Any]:
+def _told(index: Index, name: str, damage: str | None) -> dict[str, Any]:
+    entry = index.entry(name)
     summary = entry.summary
     return {
         "name": entry.name,
@@ -148,5 +149,6 @@ def _told(entry: TaskEntry, damage: str | None) -> dict[str, Any]:
         "gate_bytes": entry.gate_bytes,
         "open_gates": summary.get("open_gates"),
         "scores": summary["scores"],
+        "beside": index.beside(entry),
         "state": "ok" if damage is None else "damaged",
     }

@@ -113,6 +113,13 @@ class Index:
             raise DamagedError(f"task {entry.name!r} lacks tasks that answer beside it; learn it again", (entry.name,))
         return tuple(known[id] for id in ids)
 
+    def beside(self, entry: TaskEntry) -> tuple[str, ...]:
+        """Their names, to be shown; none where they are not all there."""
+        try:
+            return tuple(one.name for one in self.company(entry))
+        except DamagedError:
+            return ()
+
     @cached_property
     def by_file(self) -> dict[str, TaskEntry]:
         """Every version by the name of its file."""

@@ -75,6 +75,7 @@ function taskRow(task) {
   name.scope = "row";
   name.append(make("bdi", task.name));
   if (task.version > 1) name.append(make("span", ` version ${task.version}`, "small muted"));
+  if (task.beside.length) name.append(make("span", ` together with ${task.beside.join(", ")}`, "small muted"));
   if (task.state !== "ok") name.append(make("span", ` ${task.state}`, "small bad"));
   const [metric, score] = mainScore(task);
   const kind = task.labels ? `${task.kind}, ${task.labels} labels` : task.kind;
