@@ -7,16 +7,16 @@ from dataclasses import asdict, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from tss.errors import ConfigError, StoreError
+import torch
+
+from tss.errors import ConfigError, DamagedError, StoreError
 from tss.keeping import asked_again
+from tss.learning.resident import Ready, sound
 from tss.methods import method_class
 from tss.results import TaskInfo
 from tss.settings import Settings
-from tss.store import COMPANY, Collected, Index, Store, TaskEntry, portable
+from tss.store import COMPANY, Collected, Index, Store, TaskEntry, TaskRecord, portable
 from tss.tasks.names import check_name
-
-if TYPE_CHECKING:
-    from tss.learning.resident import Ready
 
 _WAIT = 5.0  # seconds for another writer to end
 
@@ -93,7 +93,7 @@ class StoreOperations:
         return found
 
     def export(self, name: str, file: str | PathLike[str], version: int | None = None) -> int:
-        """Write a task into one new file that `import_` reads; returns its bytes.
+        """Write a task, with those that answer beside it, into one new file that `import_` reads; returns its bytes.
 
         Raises UnknownTaskError, DamagedError; StoreError if the file exists or the method's tasks cannot stand alone.
         """
@@ -105,19 +105,14 @@ class StoreOperations:
             )
         index = self.store.index()
         entry = index.entry(check_name(name), version)
-        if index.company(entry):
-            others = ", ".join(repr(one.name) for one in index.company(entry))
-            raise StoreError(
-                f"task {entry.name!r} answers together with {others}, so it cannot be carried alone; copy the whole "
-                "folder of the store, or learn it with company=0 and second=false"
-            )
-        record = self.store.read(entry.name, entry.version)
-        return portable.write(file, portable.Carried(record, entry.version, index.identity))
+        record, *others = (self.store.read(one.name, one.version) for one in (entry, *index.company(entry)))
+        return portable.write(file, portable.Carried(record, entry.version, index.identity, tuple(others)))
 
     def import_(self, file: str | PathLike[str], *, name: str | None = None, new_version: bool = False) -> TaskInfo:
         """Take in a task that `export` wrote, from a store with the same backbone, adapters and method.
 
-        It must give the answers it gave there: its probes are answered again before it is kept. name: call it so.
+        It must give the answers it gave there: its probes are answered again before it is kept. name: call it so. Tasks
+        that answer beside it come along out of use, unless the store has the same ones.
         Raises DamagedError if the file is not intact, StoreError if it does not fit; then nothing has changed.
         """
         carried = portable.read(file)
@@ -130,14 +125,41 @@ class StoreOperations:
                 )
             check_fits(carried.identity, self.store.index().identity or self._identity(), f"{file}", self.store)
             record = replace(carried.record, name=chosen, summary=_summary(carried.record.meta))
-            found = self._made_ready(record).compare()
+            others = [self._made_ready(one) for one in carried.beside]
+            found = self._made_ready(record, others).compare()
             if found.status == "changed":
                 raise StoreError(
                     f"{file} was not imported: here it answers {found.changed_bytes} bytes of its probes otherwise "
                     "than where it was learnt"
                 )
             self._identify()
-            return self._info(self.store.add(record, new_version=new_version))
+            return self._info(self._add_together(record, list(zip(carried.beside, others, strict=True)), new_version))
+
+    def _add_together(self, record: TaskRecord, beside: list[tuple[TaskRecord, Ready]], new_version: bool) -> TaskEntry:
+        """Keep an imported task and, of those that answer beside it, the ones that are not here yet."""
+        index = self.store.index()
+        ids: list[int] = []
+        new: list[TaskRecord] = []
+        for other, ready in beside:
+            alike = (one.id for one in index.tasks if one.name == other.name and self._is(one, other))
+            there = next(alike, None)
+            ids.append(index.next_id + len(new) if there is None else there)
+            if there is None:  # its probes were answered with its own company, which stays behind
+                with sound(other.name):
+                    again = asked_again(replace(other, name=check_name(other.name)), ready)
+                new.append(replace(again, summary=_summary(other.meta)))
+        if ids:
+            record = replace(record, summary={**record.summary, COMPANY: ids})
+        return self.store.add_all([record], new_version=new_version, beside=new)[0]
+
+    def _is(self, entry: TaskEntry, record: TaskRecord) -> bool:
+        """Whether a stored version has the gates and tensors of the record."""
+        try:
+            found = self.store.read(entry.name, entry.version)
+        except DamagedError:
+            return False
+        parts = [{**one.tensors, "": torch.zeros(0) if one.gates is None else one.gates} for one in (found, record)]
+        return parts[0].keys() == parts[1].keys() and all(torch.equal(parts[0][key], parts[1][key]) for key in parts[0])
 
     def _info(self, entry: Any) -> TaskInfo:
         return TaskInfo.of(self.store.index(), entry)

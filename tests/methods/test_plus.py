@@ -249,14 +249,14 @@ def test_company_stays_when_its_tasks_are_removed_and_collected(tmp_path, asked)
     learner = in_company(tmp_path / "store")
     before = learner.predict("task 2", ["a fine day"], details=True)
     learner.remove("task 0")
-    learner.gc()
+    assert learner.gc().tasks == ()  # it is still asked
     again = Learner.open(tmp_path / "store", device="cpu")
     assert again.predict("task 2", ["a fine day"], details=True) == before
     assert [info.name for info in again.tasks()] == ["task 1", "task 2"]
     assert all(check.status == "equal" for check in again.verify())
     again.remove("task 1")
     again.remove("task 2")  # nobody asks task 0 any more
-    again.gc()
+    assert {name for name, _ in again.gc().tasks} == {"task 0", "task 1", "task 2"}
     assert again.store.index().tasks == ()
 
 
@@ -271,13 +271,62 @@ def test_damage_of_one_is_told_of_those_that_ask_it(tmp_path, asked):
     assert Learner.open(tmp_path / "store", device="cpu").predict("task 0", ["a fine day"])
 
 
-def test_a_task_in_company_is_not_carried_alone(tmp_path, asked):
+def test_a_task_takes_its_company_along(tmp_path, asked):
+    """To a new store, where they stay out of use; to one that has them, where nothing comes twice; and on again."""
+    learner = in_company(tmp_path / "store")
+    text = ["a fine day", "a rude book"]
+    wanted = learner.predict("task 2", text, details=True)
+    learner.export("task 2", tmp_path / "two")
+    learner.export("task 1", tmp_path / "one")
+    other = Learner.open(tmp_path / "other", method="tss+", backbone=str(tiny_path("bart")), config=QUICK)
+    assert other.import_(tmp_path / "two").beside == ("task 0", "task 1")
+    assert [info.name for info in other.tasks()] == ["task 2"]
+    assert other.predict("task 2", text, details=True) == wanted
+    count = len(other.store.index().tasks)
+    assert other.import_(tmp_path / "one").beside == ("task 0",)  # it is there
+    assert len(other.store.index().tasks) == count + 1
+    assert other.predict("task 1", text, details=True) == learner.predict("task 1", text, details=True)
+    assert other.gc().tasks == () and len(other.store.index().tasks) == count + 1
+    other.export("task 2", tmp_path / "again")
+    third = Learner.open(tmp_path / "third", method="tss+", backbone=str(tiny_path("bart")), config=QUICK)
+    third.import_(tmp_path / "again", name="task 0")  # the name of one that answers beside it
+    assert third.predict("task 0", text, details=True) == wanted
+    for one in (other, third):
+        assert all(check.status == "equal" for check in Learner.open(one.store.path).verify())
+    other.remove("task 2")
+    other.remove("task 1")
+    other.gc()
+    assert other.store.index().tasks == ()
+
+
+def test_an_import_whose_company_is_spoilt_leaves_the_store_as_it_was(tmp_path, asked):
+    from dataclasses import replace
+
     from tss.errors import StoreError
+    from tss.store import portable
 
     learner = in_company(tmp_path / "store")
-    with pytest.raises(StoreError, match="answers together with 'task 0', 'task 1'"):
-        learner.export("task 2", tmp_path / "task.tss")
-    assert learner.export("task 0", tmp_path / "task.tss") > 0
+    learner.export("task 1", tmp_path / "good")
+    carried = portable.read(tmp_path / "good")
+    (one,) = carried.beside
+    other = Learner.open(tmp_path / "other", method="tss+", backbone=str(tiny_path("bart")), config=QUICK)
+    for place, bad in enumerate(
+        [
+            replace(one, gates=~one.gates),
+            replace(one, gates=one.gates[:-1]),
+            replace(one, tensors={}),
+            replace(one, meta={}),
+            replace(one, meta={**one.meta, "labels": ["good"]}),
+            replace(one, probes={"input.ids": torch.zeros(2)}),
+        ]
+    ):
+        portable.write(tmp_path / f"bad {place}", replace(carried, beside=(bad,)))
+        with pytest.raises(StoreError):
+            other.import_(tmp_path / f"bad {place}")
+        assert not other.store.index().tasks
+    portable.write(tmp_path / "alone", replace(carried, beside=()))
+    with pytest.raises(StoreError, match="otherwise"):
+        other.import_(tmp_path / "alone")
 
 
 def test_company_is_asked_only_where_dev_says_so():

@@ -117,6 +117,10 @@ def test_a_second_reading_is_kept_with_the_task_and_answers_again(tmp_path, welc
     assert all(check.status == "equal" for check in again.verify())
     assert [len(info.beside) for info in again.tasks()] == [0, 1, 1, 0]
     assert again.tasks()[1].beside == ("task 0",)
+    again.export("task 2", tmp_path / "carried")
+    other = Learner.open(tmp_path / "other", backbone=str(tiny_path("bart")), method="tss+", config=QUICK)
+    other.import_(tmp_path / "carried")
+    assert other.predict("task 2", asked, details=True) == before
     assert again.revisit() == []
 
 

@@ -1,6 +1,7 @@
 """One task as one file that can be carried to another store: safetensors, gates in full, with its own checksum.
 
-The SHA-256 in its facts is over the table of tensors, all other facts and every byte of the tensors.
+Tasks that answer beside it go along: the first one's tensors begin with `beside.0.`, its facts stand in a list.
+The SHA-256 in the facts is over the table of tensors, all other facts and every byte of the tensors.
 """
 
 from __future__ import annotations
@@ -22,38 +23,40 @@ from tss.store.layout import TaskRecord
 from tss.store.read import GATES, PROBE, TENSOR, named
 from tss.store.write import checked_gates
 
-_FORMAT = 1
+_ALONE, _TOGETHER = 1, 2  # formats; a reader that does not know of company must not take the task without it
 _LARGEST = 16 << 30  # bytes
 _NO_SUM = "0" * 64
+_BESIDE = "beside"
 
 
 @dataclass(frozen=True)
 class Carried:
-    """A task on its way. identity: what the store it comes from rests on (backbone, adapters, method)."""
+    """A task on its way. identity: what the store it comes from rests on (backbone, adapters, method).
+
+    beside: the tasks that answer beside it, in their order.
+    """
 
     record: TaskRecord
     version: int
     identity: dict[str, Any]
+    beside: tuple[TaskRecord, ...] = ()
 
 
 def pack(carried: Carried) -> bytes:
     """The bytes of the file. Raises `StoreError` naming what cannot be kept."""
-    record = carried.record
-    what = f"task {record.name!r}"
-    tensors = {TENSOR + name: tensor for name, tensor in record.tensors.items()}
-    tensors |= {PROBE + name: tensor for name, tensor in record.probes.items()}
-    if record.gates is not None:
-        tensors[GATES] = torch.from_numpy(difference.pack(checked_gates(record.gates, what)))
+    what = f"task {carried.record.name!r}"
+    tensors, told = _parts(carried.record)
     facts = {
-        "carried": _FORMAT,
+        "carried": _TOGETHER if carried.beside else _ALONE,
         "sha256": _NO_SUM,
-        "name": record.name,
         "version": carried.version,
         "identity": carried.identity,
-        "gates": None if record.gates is None else record.gates.numel(),
-        "meta": record.meta,
-        "summary": record.summary,
+        **told,
     }
+    for i, one in enumerate(carried.beside):
+        parts, told = _parts(one)
+        tensors |= {f"{_BESIDE}.{i}.{name}": tensor for name, tensor in parts.items()}
+        facts.setdefault(_BESIDE, []).append(told)
     digest = _digest(content.encode(tensors, facts, what))
     return content.encode(tensors, {**facts, "sha256": digest}, what)
 
@@ -61,26 +64,47 @@ def pack(carried: Carried) -> bytes:
 def unpack(blob: bytes) -> Carried:
     """What `pack` was given. Raises `ValueError` saying what is wrong with the bytes."""
     tensors, facts = content.decode(blob)
-    if facts.get("carried") != _FORMAT:
-        raise ValueError(f"it is not an exported task of format {_FORMAT}")
+    if facts.get("carried") not in (_ALONE, _TOGETHER):
+        raise ValueError(f"it is not an exported task of the formats {_ALONE} and {_TOGETHER}")
     if facts.get("sha256") != _digest(blob):
         raise ValueError("its checksum does not match its content")
     bad = content.first_not_finite(tensors)
     if bad is not None:
         raise ValueError(f"tensor {bad!r} holds NaN or infinity")
-    shape = {"name": str, "version": int, "identity": dict, "meta": dict, "summary": dict}
-    wrong = [key for key, kind in shape.items() if not isinstance(facts.get(key), kind)]
-    if wrong:
-        raise ValueError(f"its {wrong[0]!r} is missing or of the wrong type")
+    others = facts.get(_BESIDE, [])
+    _check(facts, {"version": int, "identity": dict})
+    _check({_BESIDE: others}, {_BESIDE: list})
+    beside = [_record(named(tensors, f"{_BESIDE}.{i}."), told) for i, told in enumerate(others)]
+    return Carried(_record(tensors, facts), facts["version"], facts["identity"], tuple(beside))
+
+
+def _parts(record: TaskRecord) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """A record as tensors and facts."""
+    tensors = {TENSOR + name: tensor for name, tensor in record.tensors.items()}
+    tensors |= {PROBE + name: tensor for name, tensor in record.probes.items()}
+    if record.gates is not None:
+        packed = difference.pack(checked_gates(record.gates, f"task {record.name!r}"))
+        tensors[GATES] = torch.from_numpy(packed)
+    count = None if record.gates is None else record.gates.numel()
+    return tensors, {"name": record.name, "gates": count, "meta": record.meta, "summary": record.summary}
+
+
+def _record(tensors: dict[str, torch.Tensor], facts: Any) -> TaskRecord:
+    """What `_parts` took apart. Raises `ValueError`."""
+    _check(facts, {"name": str, "meta": dict, "summary": dict})
     try:
         count = facts["gates"]
         gates = None if count is None else torch.from_numpy(difference.unpack(tensors[GATES].numpy(), count))
     except (KeyError, TypeError) as error:
         raise ValueError(f"its gates cannot be read ({error})") from None
-    record = TaskRecord(
-        facts["name"], facts["meta"], gates, named(tensors, TENSOR), named(tensors, PROBE), facts["summary"]
-    )
-    return Carried(record, facts["version"], facts["identity"])
+    parts = named(tensors, TENSOR), named(tensors, PROBE)
+    return TaskRecord(facts["name"], facts["meta"], gates, *parts, facts["summary"])
+
+
+def _check(facts: Any, shape: dict[str, type]) -> None:
+    wrong = [key for key, kind in shape.items() if not isinstance(facts, dict) or not isinstance(facts.get(key), kind)]
+    if wrong:
+        raise ValueError(f"its {wrong[0]!r} is missing or of the wrong type")
 
 
 def _digest(blob: bytes) -> str:

@@ -194,35 +194,39 @@ class Store:
         parent: str | None = None,
         shared: dict[str, torch.Tensor] | None = None,
         new_version: bool = False,
+        beside: Sequence[TaskRecord] = (),
     ) -> list[TaskEntry]:
         """Keep tasks, and the shared state that goes with them, in one step: afterwards all are there or none is.
 
         parent: a task whose gates are alike; the difference is kept where it is smaller. new_version: allow a name that
-        exists, and keep the old version. Raises `StoreError`, with the store as it was.
+        exists, and keep the old version. beside: tasks that only answer beside them, out of use from the start; `gc`
+        drops them with the last one that asks them. Raises `StoreError`, with the store as it was.
         """
         lock, index = self._held(), self.index()
         before = write.to_differ_from(self._reader, index, parent)
         taken = set(index.names())
         entries: list[TaskEntry] = []
         blobs: dict[str, bytes] = {}
-        for record in records:
+        for record in (*beside, *records):
+            asked_only = len(entries) < len(beside)
             if not isinstance(record.name, str) or not record.name:
                 raise StoreError(f"a task needs a name, not {record.name!r}")
-            if record.name in taken and not new_version:
+            if record.name in taken and not new_version and not asked_only:
                 raise StoreError(
                     f"{self.path} has a task {record.name!r} already; choose another name or ask for a new version"
                 )
             version = index.next_version(record.name) + sum(entry.name == record.name for entry in entries)
             entry, blob = write.encode_task(record, index.next_id + len(entries), version, before)
-            taken.add(record.name)
-            entries.append(entry)
+            taken |= set() if asked_only else {record.name}
+            entries.append(replace(entry, withdrawn=asked_only))
             blobs[entry.file] = blob
         new = replace(index, tasks=(*index.tasks, *entries), next_id=index.next_id + len(entries))
+        new = replace(new, format=FORMAT) if beside else new  # the first cannot tell what is out of use
         new = write.with_shared(new, shared, blobs)
         write.commit(self.path, lock, index, new, blobs)
         with contextlib.suppress(StoreError):  # the tasks are kept; the next writer sweeps the checkpoint
             disk.remove(self.path, write.checkpoint_file(index))
-        return entries
+        return entries[len(beside) :]
 
     def rollback(self, name: str, version: int | None = None) -> TaskEntry:
         """Use the version of a task before the one in use, or the one asked for; later ones become history.
@@ -249,7 +253,8 @@ class Store:
         files, size = self._swept[0], self._swept[1]
         before = write.measure(self.path)
         new, blobs = history.collected(self._reader, index)
-        dropped = tuple((entry.name, entry.version) for entry in index.tasks if entry.withdrawn)
+        stays = {entry.id for entry in new.tasks}
+        dropped = tuple((entry.name, entry.version) for entry in index.tasks if entry.id not in stays)
         if dropped:
             write.commit(self.path, lock, index, new, blobs)
         after = write.measure(self.path)
