@@ -1,0 +1,67 @@
+"""Tasks that are not among the forty, made from prepared ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tss.tasks.task import Task
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+ROWS = {
+    "asc": {"text": "The Screen size of {} is good , the price too", "aspect": "screen size", "label": "positive"},
+    "ccd": {"text": "a text from {} number", "label": "x"},
+    "drg": {"source": "{}_inform(name)", "target": "{} is a nice one"},
+    "ner": {"tokens": ["Ann", "Lee", "saw", "{}"], "tags": ["B-PER", "I-PER", "O", "B-LOC"]},
+}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Task]:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import new_tasks
+
+    names = {
+        "asc": ("laptop", "restaurant", *new_tasks.PRODUCTS),
+        "ccd": ("yelp", "amazon"),
+        "drg": new_tasks.DOMAINS,
+        "ner": ("conll2003", "btc"),
+    }
+    for family, tasks in names.items():
+        for name in tasks:
+            (tmp_path / "data" / family / name).mkdir(parents=True)
+            for split in ("train", "valid", "test"):
+                rows = [json.dumps(ROWS[family]).replace("{}", f"{name} {split} {i}") for i in range(4)]
+                rows.append(rows[0].replace("screen size", "price"))  # the same text, another aspect
+                (tmp_path / "data" / family / name / f"{split}.jsonl").write_text("\n".join(rows))
+    new_tasks.write(tmp_path / "data", tmp_path / "new")
+    listed = (tmp_path / "new" / "order.txt").read_text().splitlines()
+    return {task.name: task for task in (Task.from_folder(tmp_path / "new" / one) for one in listed)}
+
+
+def test_each_can_be_learnt_and_says_what_it_should(made: dict[str, Task]):
+    assert [task.kind for task in made.values()].count("tagging") == 4 and len(made) == 9
+    assert set(made["site"].labels) == {"yelp", "amazon"} and len(made["product"].labels) == 6
+    assert set(made["news names"].labels) == {"O", "B-NAME", "I-NAME"}
+    assert {one.target for one in made["hotel acts"].test if "0" in one.input[0]} == {"hotel test 0_inform(name)"}
+
+
+def test_all_aspects_of_a_sentence_are_tagged_once(made: dict[str, Task]):
+    (both,) = [one for one in made["laptop aspects"].test if "0" in one.input]
+    tagged = [word for word, tag in zip(both.input, both.target, strict=True) if tag != "O"]
+    assert tagged == ["Screen", "size", "price"] and both.target.count("B-ASPECT") == 2
+    assert len(made["laptop aspects"].test) == 4  # one row a sentence
+
+
+def test_the_table_has_the_mean_over_orders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import new_tasks
+
+    (tmp_path / "grid.json").write_text("{}")
+    for order, score in ((0, 60.0), (1, 70.0)):
+        lines = [{"cell": f"tss.order.o{order}.s0", "label": "TSS"}, {"task": "site", "scores": {"macro_f1": score}}]
+        (tmp_path / f"tss.order.o{order}.s0.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    told = new_tasks.table(tmp_path)
+    assert told[0] == "| task | TSS |" and "| site | 65.0 |" in told and told[-1] == "| mean | 65.0 |"
