@@ -37,8 +37,9 @@ def readable(lesson: Lesson) -> bool:
 def fitted(lesson: Lesson, theirs: Remembered, added: Pass) -> tuple[Member, float]:
     """Another task's sub-network, `added`, with a head fitted to the lesson, and its mean loss on rows left out."""
     rows = lesson.train.rows[:ROWS]
-    x, y = features(lesson, rows, added), lesson.batch(rows).target
-    near, fold = known(lesson, theirs, x), folds(rows).to(x.device)
+    # A fit is thousands of small products, which a GPU would spend its time launching.
+    x, y = features(lesson, rows, added).cpu(), lesson.batch(rows).target.cpu()
+    near, fold = known(lesson, theirs, x), folds(rows)
 
     def left_out(strength: float) -> float:
         total = 0.0
