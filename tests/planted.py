@@ -46,10 +46,10 @@ def plant(
 ) -> None:
     """Add one task to the store, which the caller is writing to. `salt` makes another version of it.
 
-    company: numbers of stored tasks that answer beside it; fitted: through heads of its own.
+    company: numbers of stored tasks that answer beside it; like: a task whose labels it has.
     """
-    salt, company, fitted = add.pop("salt", ""), add.pop("company", []), add.pop("fitted", False)
-    names = [f"{name} {i}" for i in range(labels)] if kind == "classification" else ["O", *_tags(labels - 1)]
+    salt, company, like = add.pop("salt", ""), add.pop("company", []), add.pop("like", name)
+    names = [f"{like} {i}" for i in range(labels)] if kind == "classification" else ["O", *_tags(labels - 1)]
     limits = Lengths(**{**LENGTHS, **(lengths or {})})
     reading = ReadingConfig()
     made = learner.method.kinds[kind](names if labels else (), limits, "", reading)
@@ -71,9 +71,6 @@ def plant(
     summary = {"kind": kind, "labels": labels, "scores": {made.metric: 50.0}, "open_gates": float(gates.float().mean())}
     if company:
         summary["company"] = company
-    for i in range(len(company) if fitted else 0):
-        other = made.head(learner.backbone.width, f"planted/{name}/{i}")
-        kept |= {f"beside.{i}.{key}": 30 * value.detach() for key, value in other.state_dict().items()}
     record = TaskRecord(name, meta, gates if gated else None, {**head, **kept}, {}, summary)
     learner.store.add(record, **add)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tss.learning import probes
 from tss.learning.about import ROWS, about
-from tss.learning.resident import BESIDE, Ready
+from tss.learning.resident import Ready
 from tss.learning.session import Learnt, describe
 from tss.methods.method import Earlier, Kept, Method, Remembered
 from tss.results import Learned
@@ -73,9 +73,6 @@ class Keepsake:
             summary[COMPANY] = [id for id, _ in method.company]
         head = {f"head.{k}": v.detach().cpu() for k, v in lesson.head.state_dict().items()}
         kept = {f"method.{k}": v for k, v in learnt.kept.tensors.items()}
-        for i, (_, member) in enumerate(method.company):
-            if member.own:
-                kept |= {f"{BESIDE}.{i}.{k}": v.detach().cpu() for k, v in member.head.state_dict().items()}
         kept |= about(lesson.backbone, [lesson.kind.input_row(lesson.backbone, e.input) for e in task.train[:ROWS]])
         record = TaskRecord(task.name, meta, learnt.kept.gates, {**head, **kept}, shown, summary)
         return cls(task, lesson, learnt, record, tuple(answer.value for answer in answers))

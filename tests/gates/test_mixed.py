@@ -81,12 +81,12 @@ def test_a_mixed_batch_answers_as_one_by_one(tmp_path, family: str, monkeypatch:
 
 
 def test_tasks_that_others_answer_beside_share_a_pass_with_their_like(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    """One pass for tasks that answer alone, one for those with a second voice, by its head or by one of their own."""
+    """One pass for tasks that answer alone, one for those with a second voice."""
     learner = planted(tmp_path / "store", tiny_path("bart"), HEADED)
     ids = {entry.name: entry.id for entry in learner.store.index().tasks}
     with learner.store.writing(wait=5.0):
-        plant(learner, "mood twice", "classification", 2, company=[ids["topic"]], fitted=True)
-        plant(learner, "aspect twice", "classification", 3, True, company=[ids["mood"]], fitted=True)
+        plant(learner, "mood twice", "classification", 2, company=[ids["mood"]], like="mood")
+        plant(learner, "aspect twice", "classification", 3, True, company=[ids["aspect"]], like="aspect")
         plant(learner, "people twice", "tagging", 3, company=[ids["places"]])
     tasks = {**HEADED, "mood twice": HEADED["mood"], "aspect twice": HEADED["aspect"], "people twice": HEADED["people"]}
     names, inputs = mixed_questions(tasks)

@@ -7,9 +7,10 @@ alone, and kept for the tasks used last. A batch of many tasks makes its own (`a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,6 @@ from tss.tasks.lesson import Lesson, Member
 from tss.tasks.task import Example, Lengths
 
 READY_BYTES = 1 << 30  # bits, heads and whatever else a method keeps of its tasks
-BESIDE = "beside"  # heads that a task keeps for its company: `beside.0.…` for the first of it
 FULL_BYTES = {"cpu": 1 << 30, "cuda": 8 << 20}  # sub-networks in full numbers; a GPU makes one in some microseconds
 
 
@@ -42,10 +42,6 @@ def sound(name: str) -> Iterator[None]:
         what = f"{type(error).__name__}: {str(error)[:200]}"
         message = f"task {name!r} cannot answer with what is kept of it ({what}); learn it again"
         raise DamagedError(message, (name,)) from error
-
-
-def _within(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,19 +69,12 @@ class Ready:
         """company: who answers beside it. Raises DamagedError where a record holds something no such task can."""
         with sound(record.name):
             made = cls._of(record, backbone, method, full)
-            heads = [_within(record.tensors, f"{BESIDE}.{i}.") for i in range(len(company))]
-            made.lesson.company = tuple(
-                Member.fitted(made.lesson, head, one._adding) if head else one.beside(made.lesson.kind.labels)
-                for one, head in zip(company, heads, strict=True)
-            )
+            made.lesson.company = tuple(one.beside(made.lesson.kind.labels) for one in company)
             return replace(made, others=tuple(company))
 
     def beside(self, labels: Sequence[str]) -> Member:
         """What it is asked through by a task with these labels. Raises ValueError if it lacks one."""
-        return Member.of(labels, self.lesson.head, self._adding, self.lesson.kind.labels)
-
-    def _adding(self) -> Pass:
-        return self.added
+        return Member.of(labels, self.lesson.head, partial(getattr, self, "added"), self.lesson.kind.labels)
 
     @classmethod
     def _of(cls, record: Any, backbone: Backbone, method: Method, full: Full | None) -> Ready:
@@ -96,9 +85,10 @@ class Ready:
             meta["labels"], Lengths(**meta["lengths"]), meta["metric"], ReadingConfig(**meta["reading"])
         )
         lesson = Lesson(backbone, kind, record.name, "")
-        lesson.head.load_state_dict(_within(record.tensors, "head."))
+        parts = {name: tensor for name, tensor in record.tensors.items()}
+        lesson.head.load_state_dict({k.removeprefix("head."): v for k, v in parts.items() if k.startswith("head.")})
         lesson.head.eval()
-        kept = _within(record.tensors, "method.")
+        kept = {k.removeprefix("method."): v for k, v in parts.items() if k.startswith("method.")}
         packed = None if record.gates is None else pack(record.gates).to(backbone.device)
         count = 0 if record.gates is None else record.gates.numel()
         return cls(lesson, replace(record, gates=None, tensors={}), packed, count, kept, method, full)
@@ -106,9 +96,7 @@ class Ready:
     @property
     def bytes(self) -> int:
         """Memory it takes while it waits."""
-        heads = [self.lesson.head, *(member.head for member in self.lesson.company if member.own)]
-        own = [parameter for head in heads for parameter in head.parameters()]
-        held = [*self.tensors.values(), *own, *self.record.probes.values()]
+        held = [*self.tensors.values(), *self.lesson.head.parameters(), *self.record.probes.values()]
         return sum(t.nbytes for t in held) + (0 if self.packed is None else self.packed.nbytes)
 
     @property

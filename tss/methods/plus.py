@@ -10,8 +10,7 @@ its gates, as the difference from its parent; nothing is shared and nothing is k
 Which stored tasks race: those whose features predict the targets best by ridge regression with one row left out
 (classification, tagging), or whose sub-network gives the targets the smallest loss (generation). Cost: a forward pass
 of a few rows for each stored task of the kind, and (rivals + 1) x `race_steps` steps. With `company`, stored tasks that
-know the same labels may answer beside the new one (`company.py`); with `second`, a classification is also read through
-another sub-network by a head of its own (`reading.py`).
+know the same labels may answer beside the new one (`company.py`).
 """
 
 from __future__ import annotations
@@ -30,13 +29,11 @@ from tss.errors import ConfigError, DamagedError
 from tss.gates.scores import draw_scores
 from tss.methods.company import guest, invited
 from tss.methods.method import Earlier, Remembered, Train
-from tss.methods.reading import fitted, helps, readable
 from tss.methods.supsup import GateConfig, SupSup
 from tss.tasks.batches import IGNORED
-from tss.tasks.lesson import Lesson, Member, Split
+from tss.tasks.lesson import Lesson, Split
 
 SCREENED = 128  # rows that a stored task is judged by
-READERS = 4  # stored tasks of which one may become a second reading
 LEAST_RACE = 16  # training rows below which a race would say nothing
 
 
@@ -48,7 +45,6 @@ class PlusConfig(GateConfig):
     race_steps: int = 40
     head_start: bool = True  # rows of the parent's head for labels of the same name
     company: int = 0  # stored tasks with the same labels that may answer beside the new one; each is a pass more
-    second: bool = False  # a classification is also read through the best stored sub-network, by a head of its own
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,9 +64,7 @@ class Plus(SupSup):
 
     def begin(self, lesson: Lesson, train: Train) -> None:
         self.company = ()
-        most = max(self.config.rivals, READERS if self.config.second else 0)
-        self._suited = self._screen(lesson)[:most] if len(lesson.train) >= LEAST_RACE else []
-        known = self._suited[: self.config.rivals]
+        known = self._screen(lesson)[: self.config.rivals] if len(lesson.train) >= LEAST_RACE else []
         chosen = self._race(lesson, [None, *known], train) if known else None
         self.parent = None if chosen is None else chosen[0].name
         self._start_from(lesson, chosen)
@@ -120,9 +114,6 @@ class Plus(SupSup):
 
     def end(self, lesson: Lesson) -> None:
         super().end(lesson)
-        if self.config.second and readable(lesson):
-            self.company = self._second(lesson)
-            return
         if not self.config.company or lesson.kind.by_loss:  # texts are not chosen among labels
             return
         asked = [(one.id, guest(lesson, stored, self.recall(stored.kept))) for one, stored in self._known(lesson)]
@@ -130,16 +121,8 @@ class Plus(SupSup):
         found = invited(lesson, self.recall(self.kept()), [member for _, member in guests], self.config.company)
         self.company = tuple(guests[i] for i in found)
 
-    def _second(self, lesson: Lesson) -> tuple[tuple[int, Member], ...]:
-        """The stored sub-network that reads the task best, if dev says that it helps."""
-        read = [(one.id, *fitted(lesson, stored, self.recall(stored.kept))) for one, stored in self._suited]
-        for id, member, _ in sorted(read, key=lambda each: each[2])[:1]:
-            if helps(lesson, self.recall(self.kept()), member):
-                return ((id, member),)
-        return ()
-
     def facts(self) -> dict[str, float]:
-        asked = {"members": float(len(self.company))} if self.config.company or self.config.second else {}
+        asked = {"members": float(len(self.company))} if self.config.company else {}
         return {**super().facts(), "inherited": float(self._chosen is not None), **asked}
 
 

@@ -38,27 +38,16 @@ class Split:
 
 @dataclass(frozen=True)
 class Member:
-    """The sub-network of another task with a head, asked beside a task's own. columns: the task's labels among its.
-
-    own: the head is not the other task's but was fitted for this one, and is kept with it.
-    """
+    """The sub-network and head of another task, asked beside a task's own. columns: the task's labels among its."""
 
     head: nn.Module
     added: Callable[[], Any]
     columns: list[int]
-    own: bool = False
 
     @classmethod
     def of(cls, labels: Sequence[str], head: nn.Module, added: Callable[[], Any], known: Sequence[str]) -> Member:
         """labels: those of the task; known: those of the head. Raises ValueError if it lacks one."""
         return cls(head, added, [tuple(known).index(label) for label in labels])
-
-    @classmethod
-    def fitted(cls, lesson: Lesson, head: Mapping[str, Tensor], added: Callable[[], Any]) -> Member:
-        """With a head of the lesson's own, given by its tensors."""
-        made = lesson.kind.head(lesson.backbone.width, "").to(lesson.backbone.device)
-        made.load_state_dict(dict(head))
-        return cls(made.eval(), added, list(range(len(lesson.kind.labels))), own=True)
 
 
 def in_company(each: Sequence[Tensor]) -> Tensor:
