@@ -78,7 +78,8 @@ def resolve(method: str, preset: str = "recommended", given: dict[str, Any] | No
     }
     hints = {name: typing.get_type_hints(cls) for name, cls in parts.items()}
     known = {key: part for part, keys in hints.items() for key in keys}
-    chosen = {key: value for key, value in PRESETS[preset].items() if key in known}
+    usual = {**method_class(method).defaults, **PRESETS[preset]}
+    chosen = {key: value for key, value in usual.items() if key in known}
     for key, value in (given or {}).items():
         if key not in known:
             raise ConfigError(f"no option {key!r} for the method {method}{nearest(key, list(known))}")

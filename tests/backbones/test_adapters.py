@@ -100,6 +100,14 @@ def test_even_adapters_add_as_much_at_any_bottleneck():
     assert added(bottleneck=1024) > 10 * added(bottleneck=64)
 
 
+def test_weights_that_suit_the_backbone_shrink_as_it_widens():
+    suited = bank(adapter_std=0.0)
+    assert suited.std == suited.suited == pytest.approx(0.05 * (288 / suited.width) ** 0.5)
+    assert float(suited.fixed().std()) == pytest.approx(suited.std, rel=0.1)
+    assert bank(adapter_std=0.0, bottleneck=128, even=True).std == pytest.approx(suited.std * 0.5**0.25)
+    assert bank().std == 0.02  # the published size, unless asked
+
+
 def test_sites_do_not_share_numbers():
     matrices = bank().matrices(bank().fixed())
     assert not torch.equal(matrices[0], matrices[2])
@@ -107,7 +115,7 @@ def test_sites_do_not_share_numbers():
 
 
 @pytest.mark.parametrize(
-    "options", [{"bottleneck": 0}, {"adapter_init": "zeros"}, {"adapter_sites": "moon"}, {"adapter_std": 0.0}]
+    "options", [{"bottleneck": 0}, {"adapter_init": "zeros"}, {"adapter_sites": "moon"}, {"adapter_std": -0.1}]
 )
 def test_impossible_options_are_refused(options):
     with pytest.raises(ConfigError):

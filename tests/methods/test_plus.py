@@ -132,7 +132,7 @@ def test_a_store_of_inherited_tasks_never_changes_and_names_parents(tmp_path):
 
 
 def test_signed_weights_have_their_own_size_which_a_wider_backbone_has_less_of():
-    method = small_method(small_lesson("tagging"), "tss+", signed_std=0.0)
+    method = small_method(small_lesson("tagging"), "tss+", signed_std=0.0, adapter_std=0.02)
     assert method.signed_std == 0.05 * (288 / method.bank.width) ** 0.5
     mine = method.bank.fixed(method.signed_std)
     torch.testing.assert_close(mine, method.bank.fixed() * (method.signed_std / method.bank.config.adapter_std))
@@ -140,9 +140,9 @@ def test_signed_weights_have_their_own_size_which_a_wider_backbone_has_less_of()
     assert torch.equal(method.base, mine) and method.signed
     method.begin(small_lesson("classification", count=24), inner)
     assert torch.equal(method.base, method.fixed) and not method.signed
-    told = small_method(small_lesson("tagging"), "tss+", signed_std=0.02)
+    told = small_method(small_lesson("tagging"), "tss+", signed_std=0.02, adapter_std=0.02)
     told.begin(small_lesson("tagging", count=24), inner)
-    assert torch.equal(told.base, told.fixed)  # 0.02 is what the others have
+    assert torch.equal(told.base, told.fixed)  # the same size as the others'
     wide = small_method(small_lesson("tagging"), "tss+", bottleneck=128, even=True)
     assert wide.signed_std == pytest.approx(method.signed_std * 0.5**0.25)
 

@@ -18,6 +18,10 @@ from tss.backbones.sites import PLACES, AdapterFunction, Sites
 from tss.errors import ConfigError
 
 EVEN_AT = 64  # the published bottleneck
+SUITED = (
+    0.05,
+    288,
+)  # frozen weights of bart-mini, by dev (results/ideas.md), at its width; a wider one sums more, so less
 INITS = ("normal002", "signed_const", "signed_002", "kaiming")
 
 
@@ -26,7 +30,7 @@ class AdapterConfig:
     bottleneck: int = 64
     adapter_sites: str = "ffn"  # "houlsby", "houlsby+cross": also after the attentions
     adapter_init: str = "normal002"
-    adapter_std: float = 0.02  # the deviation of normal002, the size of signed_002
+    adapter_std: float = 0.02  # the deviation of normal002, the size of signed_002; 0: what suits the backbone's width
     adapter_seed: int = 0
     even: bool = False  # smaller frozen weights in wider adapters: any bottleneck adds about as much as one of 64
     own_ln: bool = False  # normalise the adapter's input once more
@@ -38,8 +42,8 @@ class AdapterConfig:
             raise ConfigError(f"adapter_init {self.adapter_init!r} is not one of {', '.join(INITS)}")
         if self.adapter_sites not in PLACES:
             raise ConfigError(f"adapter_sites {self.adapter_sites!r} is not one of {', '.join(PLACES)}")
-        if not self.adapter_std > 0:
-            raise ConfigError(f"adapter_std must be above 0, not {self.adapter_std}")
+        if not self.adapter_std >= 0:
+            raise ConfigError(f"adapter_std must be at least 0, not {self.adapter_std}")
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ class AdapterBank:
         self.size = 2 * self.count * matrix
         # What an adapter adds has the variance of b std^4.
         self.scale = (EVEN_AT / self.bottleneck) ** 0.25 if config.even else 1.0
-        self.std = config.adapter_std * self.scale
+        self.suited = SUITED[0] * sqrt(SUITED[1] / self.width) * self.scale
+        self.std = config.adapter_std * self.scale or self.suited
         self.bias_size = self.count * (self.width + self.bottleneck)
 
     def fixed(self, std: float | None = None) -> Tensor:

@@ -88,6 +88,7 @@ class Method:
     by_row: the loss is a mean over rows (or labels) and rows know nothing of each other, so that a batch may be
     computed in pieces of like length.
     mixable: a task adds adapters to the backbone and nothing else, so that one forward pass can answer many tasks.
+    defaults: options of other parts (adapters, reading, training) that are usually otherwise with this method.
     earlier: the tasks of the store, oldest first, set before `begin`. parent: the one this task started from, if any.
     company: after `end`, the stored tasks that answer beside this one, each as its number and what it is asked through.
     moment: set by the loop for every training step; None outside of one, as in evaluation.
@@ -105,6 +106,7 @@ class Method:
     steady: ClassVar[bool] = True
     by_row: ClassVar[bool] = False
     mixable: ClassVar[bool] = False
+    defaults: ClassVar[Mapping[str, Any]] = {}
     Config: ClassVar[type]
     moment: Moment | None = None
     earlier: Sequence[Earlier] = ()

@@ -15,11 +15,11 @@ know the same labels may answer beside the new one (`company.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -60,6 +60,7 @@ class Plus(SupSup):
     label = "TSS+"
     family = "sub-network"
     order_free = False
+    defaults: ClassVar[Mapping[str, Any]] = {"adapter_std": 0.0}  # frozen weights of the size that suits the backbone
     Config: ClassVar[type] = PlusConfig
 
     def begin(self, lesson: Lesson, train: Train) -> None:

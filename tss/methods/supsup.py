@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import ClassVar
 
 import torch
@@ -29,15 +28,13 @@ from tss.tasks.batches import Batch
 from tss.tasks.example import KINDS
 from tss.tasks.lesson import Lesson
 
-SIGNED_STD = 0.05, 288  # of bart-mini, by dev (results/ideas.md), at its width; a wider one sums more weights, so less
-
 
 @dataclass(frozen=True)
 class GateConfig:
     score_lr: float = 3e-2
     threshold: str = "gt"  # open where s > 0; "ge": s >= 0
     signed: str = ""  # kinds of task, with commas between, whose closed gates turn a weight's sign, not silence it
-    signed_std: float = 0.0  # deviation of the frozen weights there; 0: as SIGNED_STD says
+    signed_std: float = 0.0  # deviation of the frozen weights there; 0: what suits the backbone's width
 
     def __post_init__(self) -> None:
         if self.threshold not in THRESHOLDS:
@@ -66,8 +63,7 @@ class SupSup(Method):
         super().__init__(backbone, adapters, config, seed)
         self.fixed = self.bank.fixed().to(self.device)  # w [size]
         self.scores = nn.Parameter(torch.empty(0, device=self.device))
-        std, width = SIGNED_STD
-        self.signed_std = config.signed_std or std * sqrt(width / self.bank.width) * self.bank.scale
+        self.signed_std = config.signed_std or self.bank.suited
         self._turning = 0.0, self.fixed  # a deviation and the weights that have it
         self.signed, self.base = False, self.fixed  # of the task at hand: whether closed gates turn signs; its weights
 
