@@ -59,6 +59,11 @@ def test_presets_follow_the_table_of_disagreements():
     assert (code["warmup"], code["precision"]) == (0.5, "float16")
 
 
+def test_a_method_may_usually_want_an_option_otherwise():
+    assert resolve("tss+").adapter.adapter_std == 0.0 and resolve("tss").adapter.adapter_std == 0.02
+    assert resolve("tss+", given={"adapter_std": 0.1}).adapter.adapter_std == 0.1
+
+
 def test_given_options_win_over_the_preset():
     assert resolve("tss", "code", {"threshold": "gt", "warmup": 0.2}).flat()["threshold"] == "gt"
 
