@@ -108,15 +108,18 @@ def write(data: Path, out: Path) -> None:
     (out / "order.txt").write_text("".join(f"{name.replace(' ', '-')}\n" for name in TASKS), encoding="utf-8")
 
 
-def table(runs: Path) -> list[str]:
-    """Mean main scores over orders and seeds, tasks x methods, in Markdown; the last line is the mean of the tasks."""
+def table(runs: Path, dev: bool = False) -> list[str]:
+    """Mean main scores over orders and seeds, tasks x methods, in Markdown; the last line is the mean of the tasks.
+
+    dev: the best dev scores of the trainings instead of the tests'.
+    """
     from tss.bench.collect import read_runs
 
     found: dict[str, dict[str, list[float]]] = {}
     for run in read_runs(runs).runs:
         for line in run.lines:
             scores = found.setdefault(run.header["label"], {}).setdefault(line["task"], [])
-            scores.append(next(iter(line["scores"].values())))
+            scores.append(max(at[2] for at in line["curve"]) if dev else next(iter(line["scores"].values())))
     means = {method: {task: fmean(scores) for task, scores in tasks.items()} for method, tasks in found.items()}
     rows = [[task, *(f"{one[task]:.1f}" if task in one else "–" for one in means.values())] for task in TASKS]
     rows.append(["mean", *(f"{fmean(one.values()):.1f}" for one in means.values())])
@@ -129,9 +132,10 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--runs", type=Path, help="print what these runs, a folder or a packed file, say")
+    parser.add_argument("--dev", action="store_true", help="best dev scores instead of tests")
     args = parser.parse_args()
     if args.runs is not None:
-        print("\n".join(table(args.runs)))
+        print("\n".join(table(args.runs, args.dev)))
     elif args.data and args.out:
         write(args.data, args.out)
     else:

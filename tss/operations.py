@@ -132,7 +132,6 @@ class StoreOperations:
                     f"{file} was not imported: here it answers {found.changed_bytes} bytes of its probes otherwise "
                     "than where it was learnt"
                 )
-            self._identify()
             return self._info(self._add_together(record, list(zip(carried.beside, others, strict=True)), new_version))
 
     def _add_together(self, record: TaskRecord, beside: list[tuple[TaskRecord, Ready]], new_version: bool) -> TaskEntry:
@@ -150,6 +149,7 @@ class StoreOperations:
                 new.append(replace(again, summary=_summary(other.meta)))
         if ids:
             record = replace(record, summary={**record.summary, COMPANY: ids})
+        self._identify()
         return self.store.add_all([record], new_version=new_version, beside=new)[0]
 
     def _is(self, entry: TaskEntry, record: TaskRecord) -> bool:

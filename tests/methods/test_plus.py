@@ -323,7 +323,7 @@ def test_an_import_whose_company_is_spoilt_leaves_the_store_as_it_was(tmp_path, 
         portable.write(tmp_path / f"bad {place}", replace(carried, beside=(bad,)))
         with pytest.raises(StoreError):
             other.import_(tmp_path / f"bad {place}")
-        assert not other.store.index().tasks
+        assert not other.store.index().tasks and not other.store.index().identity
     portable.write(tmp_path / "alone", replace(carried, beside=()))
     with pytest.raises(StoreError, match="otherwise"):
         other.import_(tmp_path / "alone")

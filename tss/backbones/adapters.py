@@ -18,10 +18,8 @@ from tss.backbones.sites import PLACES, AdapterFunction, Sites
 from tss.errors import ConfigError
 
 EVEN_AT = 64  # the published bottleneck
-SUITED = (
-    0.05,
-    288,
-)  # frozen weights of bart-mini, by dev (results/ideas.md), at its width; a wider one sums more, so less
+# Size of frozen weights at a width: bart-mini's, by dev (results/ideas.md). A wider backbone sums more, so less.
+SUITED = 0.05, 288
 INITS = ("normal002", "signed_const", "signed_002", "kaiming")
 
 
