@@ -83,7 +83,7 @@ class Cuber(NclAdapter):
         """Nothing projected or scaled, as for a first task."""
         self.regimes: list[list[int]] = [[] for _ in self.memory]  # [matrix][task]
         self.blocked = [m[:, :0] for m in self.memory]  # S of each matrix
-        self.free: list[tuple[int, Tensor]] = []  # matrix and S_j of regime 3
+        self.free: dict[int, Tensor] = {}  # by matrix, the sum of S_j S_j' over regime 3
         self.scales: dict[str, nn.Parameter] = {}  # Q_j by "matrix.task"
         self.bases: dict[str, Tensor] = {}  # S_j likewise
 
@@ -113,7 +113,7 @@ class Cuber(NclAdapter):
             found, share = regime(g, basis, past, c.cuber_eps1, c.cuber_eps2)
             self.regimes[i].append(found)
             if found == 3:
-                self.free.append((i, basis))
+                self.free[i] = self.free.get(i, 0.0) + basis @ basis.T
             else:
                 used[: len(self.columns[task][i])] |= self.columns[task][i]
             if found > 1:
@@ -151,11 +151,11 @@ class Cuber(NclAdapter):
         return super().loss(lesson, batch) + self.config.cuber_lambda * self.drift()
 
     def drift(self) -> Tensor:
-        """Sum over regime 3 of |(W - W_{t-1}) S_j|^2."""
+        """Sum over regime 3 of |(W - W_{t-1}) S_j|^2 = <D sum_j S_j S_j', D>: as dear for forty tasks as for one."""
         if not self.free:
             return self.weights.new_zeros(())
         moved = self.bank.matrices(self.weights - self.start)
-        return torch.stack([(moved[i] @ basis).square().sum() for i, basis in self.free]).sum()
+        return torch.stack([((moved[i] @ spread) * moved[i]).sum() for i, spread in self.free.items()]).sum()
 
     def before_step(self) -> None:
         self._before = self.weights.detach().clone()
