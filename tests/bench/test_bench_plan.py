@@ -46,6 +46,8 @@ def test_a_joint_method_has_a_cell_a_family():
 def test_the_whole_triangle_is_run_for_one_order_of_what_forgets():
     cells = make_plan(["ner"], range(5), ["ncl-adapter", "tss"], [0]).cells
     assert [cell.key for cell in cells if cell.triangle] == ["ncl-adapter.ner.o0.s0"]
+    cells = make_plan(["ner"], range(5), ["ncl-adapter", "tss"], [0], triangle=False).cells
+    assert not any(cell.triangle for cell in cells)
 
 
 def test_the_first_tasks_only():

@@ -59,12 +59,18 @@ class Plan:
 
 
 def make_plan(
-    sequences: Sequence[str], orders: Sequence[int], methods: Sequence[str], seeds: Sequence[int], first: int = 0
+    sequences: Sequence[str],
+    orders: Sequence[int],
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    first: int = 0,
+    triangle: bool = True,
 ) -> Plan:
     """All cells of methods x sequences x orders x seeds, each once.
 
     sequences: names (asc, ..., heterogeneous) or text files that list tasks. methods: names, or "all".
-    first: only so many tasks of each sequence (0: all). Raises ConfigError, TaskError for names that do not exist.
+    first: only so many tasks of each sequence (0: all). triangle: the first order of a method that forgets has all its
+    earlier tasks tested after each task. Raises ConfigError, TaskError for names that do not exist.
     """
     for what, given in (("sequence", sequences), ("order", orders), ("method", methods), ("seed", seeds)):
         if not given:
@@ -77,7 +83,7 @@ def make_plan(
     cells: dict[str, Cell] = {}
     for seed in dict.fromkeys(seeds):
         for method in dict.fromkeys(runs_as(name) for name in chosen):
-            cells.update((cell.key, cell) for cell in _cells(method, asked, seed))
+            cells.update((cell.key, cell) for cell in _cells(method, asked, seed, triangle))
     return Plan(asked, chosen, tuple(dict.fromkeys(seeds)), tuple(cells.values()))
 
 
@@ -95,7 +101,7 @@ def _asked(name: str, order: int, first: int) -> Asked:
     return Asked(name, order, tuple(tasks[:first] if first else tasks))
 
 
-def _cells(method: str, asked: Sequence[Asked], seed: int) -> Iterator[Cell]:
+def _cells(method: str, asked: Sequence[Asked], seed: int, triangle: bool) -> Iterator[Cell]:
     kind = method_class(method)
     asked = [one for one in (replace(one, tasks=_learnable(kind, one.tasks)) for one in asked) if one.tasks]
     every = tuple(dict.fromkeys(task for one in asked for task in one.tasks))
@@ -111,7 +117,7 @@ def _cells(method: str, asked: Sequence[Asked], seed: int) -> Iterator[Cell]:
     else:
         for one in asked:
             key = f"{method}.{one.sequence}.o{one.order}.s{seed}"
-            full = kind.forgets and one.order == ORDERS[0]
+            full = triangle and kind.forgets and one.order == ORDERS[0]
             yield Cell(key, method, seed, one.tasks, one.sequence, one.order, full)
 
 

@@ -46,6 +46,9 @@ def run(
         float | None, typer.Option(min=0, help="On Ray; 0.125 where there is a GPU.", show_default=False)
     ] = None,
     cpus_per_cell: Annotated[float, typer.Option(min=0, help="On Ray.")] = 1,
+    triangle: Annotated[
+        bool, typer.Option(help="Order 0 of a method that forgets: test all earlier tasks after each one, for F′.")
+    ] = True,
     track: options.Track = "",
 ) -> None:
     """Run methods on sequences of tasks.
@@ -68,7 +71,7 @@ def run(
     from tss.cli.launched import launched
 
     named, chosen = options.words(sequences), options.words(methods)
-    plan = make_plan(named, _numbers("--orders", orders), chosen, _numbers("--seeds", seeds), tasks)
+    plan = make_plan(named, _numbers("--orders", orders), chosen, _numbers("--seeds", seeds), tasks, triangle)
     cluster = None if ray is None else Cluster(ray, gpus_per_cell, cpus_per_cell)
     if cluster and jobs > 1:
         raise ConfigError("--jobs and --ray are two ways to run cells side by side; give one of them")
