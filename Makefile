@@ -58,6 +58,7 @@ bench: $(STAMP)  ## ratios against peers on the CPU (about half an hour; DATA=fo
 	-$(BENCH)/task_matrix.py
 	-$(BENCH)/growth.py --picture results/growth.svg
 	-$(BENCH)/start_up.py
+	-$(BENCH)/beams.py
 	$(BENCH)/performance_report.py
 
 bench-gpu: $(STAMP)  ## the ratios that need a GPU, at BART-large's and bart-mini's shapes (DATA=folder)
@@ -66,6 +67,7 @@ bench-gpu: $(STAMP)  ## the ratios that need a GPU, at BART-large's and bart-min
 	-$(BENCH)/training_step.py --device cuda --shape mini
 	-$(BENCH)/importance.py --device cuda --shape bart-large
 	-$(BENCH)/padding.py --data $(DATA) --device cuda --shape bart-large
+	-$(BENCH)/beams.py --device cuda --rows 64 --dtype bfloat16
 	$(BENCH)/performance_report.py
 
 clean:  ## remove .venv and what tools leave behind

@@ -25,6 +25,7 @@ TITLES = {
     "task_matrix": "P8: the full task matrix",
     "growth": "Growth: 200 tasks",
     "start_up": "Start-up",
+    "beams": "Texts by beam search",
 }
 Line = dict[str, Any]
 

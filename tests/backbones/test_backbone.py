@@ -114,6 +114,31 @@ def test_beams_and_limits(family):
             assert len(pairs) == len(set(pairs)), "a pair of tokens came twice"
 
 
+@pytest.mark.parametrize("family", ENCODER_DECODERS)
+def test_beams_write_what_the_model_alone_writes_and_copy_no_encoder_states(family, monkeypatch):
+    from transformers import DynamicCache, GenerationConfig
+
+    backbone, moved = tiny_loaded(family), []
+    plain = DynamicCache.reorder_cache
+    monkeypatch.setattr(DynamicCache, "reorder_cache", lambda self, rows: (moved.append(self), plain(self, rows)))
+    ids, mask = encode(backbone, TEXTS)
+    out = backbone.generate(ids, mask, Pass(), max_tokens=16, min_tokens=8, beams=4, no_repeat=2)
+    ours = len(moved)
+    config = GenerationConfig(
+        num_beams=4,
+        early_stopping=True,
+        max_new_tokens=16,
+        min_new_tokens=8,
+        no_repeat_ngram_size=2,
+        pad_token_id=backbone.text.pad,
+        eos_token_id=backbone.text.end,
+        decoder_start_token_id=backbone.start,
+    )
+    alone = backbone.model.generate(input_ids=ids, attention_mask=mask, generation_config=config)
+    assert out == [backbone.text.plain(row) for row in alone[:, 1:].tolist()]
+    assert ours > 0 and len(moved) - ours == 2 * ours, "what beams wrote is put in order, what they read is not"
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prefix_keeps_states_in_line(family):
     """As many states as tokens, each at its token; the prefix changes them, the padding behind still does not."""

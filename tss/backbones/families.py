@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -101,13 +102,29 @@ class EncoderDecoder(Backbone):
             ).logits
 
     def _generate(self, limits: dict[str, int], added: Settled, ids: Tensor, mask: Tensor) -> list[list[int]]:
+        from transformers import DynamicCache
+
         encoded, mask = self._encode(ids, mask, added.prefix)
         out = self.model.generate(
             encoder_outputs=encoded,
             attention_mask=mask,
+            past_key_values=_beam_cache()(DynamicCache(), DynamicCache()),
             generation_config=self._generation(**limits, decoder_start_token_id=self.start),
         )
         return [self.text.plain(row) for row in out[:, 1:].tolist()]
+
+
+@cache
+def _beam_cache() -> type:
+    """What generation remembers. All beams of an input read the same encoder states, so that putting those in the
+    beams' new order, as transformers does after each token, copies equal rows: most of the time for long inputs."""
+    from transformers import EncoderDecoderCache
+
+    class BeamCache(EncoderDecoderCache):
+        def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+            self.self_attention_cache.reorder_cache(beam_idx)
+
+    return BeamCache
 
 
 class Encoder(Backbone):
