@@ -25,7 +25,7 @@ def packed(tmp_path_factory) -> Path:
     grid = small_grid(tmp_path_factory.mktemp("runs"))
     run_grid(make_plan([str(listing)], [0], ["tss", "ncl-adapter"], [0]), grid)
     file = tmp_path_factory.mktemp("packed") / "grid.jsonl.xz"
-    pack(Path(grid.runs), file)
+    pack([Path(grid.runs)], file)
     return file
 
 

@@ -56,9 +56,9 @@ def test_the_size_of_a_cell_of_forty_tasks(tmp_path: Path):
     logs = sorted(runs.glob("*.jsonl"))
     for log in logs:
         fill(log)
-    two = pack(runs, tmp_path / "two" / "runs.jsonl.xz")
+    two = pack([runs], tmp_path / "two" / "runs.jsonl.xz")
     logs[1].unlink()
-    one = pack(runs, tmp_path / "one" / "runs.jsonl.xz")
+    one = pack([runs], tmp_path / "one" / "runs.jsonl.xz")
     assert (one.cells, one.tasks, two.cells, two.tasks) == (1, 40, 2, 80)
     more = two.bytes - one.bytes  # what another cell really adds
     assert 0.9 * more < two.per_task * 40 < 1.5 * more
@@ -73,7 +73,7 @@ def test_lines_come_back_as_they_were(tmp_path: Path, method: str):
             fill(log)
             with log.open("a") as file:
                 file.write(json.dumps({"overlap": [[1.0, 0.25], [0.25, 1.0]]}) + "\n")
-    pack(runs, tmp_path / "runs.jsonl.xz")
+    pack([runs], tmp_path / "runs.jsonl.xz")
     for one, other in zip(
         *(sorted(read_runs(p).runs, key=by_cell) for p in (runs, tmp_path / "runs.jsonl.xz")), strict=True
     ):
@@ -125,16 +125,42 @@ def test_files_of_other_releases(tmp_path: Path):
 def test_a_folder_does_not_grow_beyond_its_limit(tmp_path: Path):
     runs = write_runs(tmp_path / "runs", ["ner"], [0], ["tss"])
     raw = tmp_path / "raw"
-    size = pack(runs, raw / "one.jsonl.xz").bytes
+    size = pack([runs], raw / "one.jsonl.xz").bytes
     (raw / "older").mkdir()
     (raw / "older" / "file.xz").write_bytes(bytes(1000))
-    assert pack(runs, raw / "two.jsonl.xz").beside == size + 1000
+    assert pack([runs], raw / "two.jsonl.xz").beside == size + 1000
     before = sorted(raw.rglob("*"))
     with pytest.raises(TssError, match="at most"):
-        pack(runs, raw / "three.jsonl.xz", most=2 * size + 1000)
+        pack([runs], raw / "three.jsonl.xz", most=2 * size + 1000)
     assert sorted(raw.rglob("*")) == before
-    assert pack(runs, raw / "two.jsonl.xz", most=2 * size + 1000).bytes == size  # its old self does not count
+    assert pack([runs], raw / "two.jsonl.xz", most=2 * size + 1000).bytes == size  # its old self does not count
     given = ["bench", "pack", str(runs), "--out", str(raw / "three.jsonl.xz")]
     told = CliRunner().invoke(app, given)
     assert told.exit_code == 0 and "1 cells, 5 tasks" in told.stdout and "of 5 MiB" in told.stdout
     assert CliRunner().invoke(app, [*given, "--most", "0.001"]).exit_code == 2
+
+
+def test_grids_are_put_together_cell_by_cell(tmp_path: Path):
+    first = write_runs(tmp_path / "first", ["ner"], [0, 1], ["tss"])
+    pack([first], tmp_path / "kept" / "grid.jsonl.xz")
+    more = write_runs(tmp_path / "more", ["ner"], [1, 2], ["tss", "supsup"])
+    longer = next(log for log in sorted(more.glob("*.jsonl")) if ".o1." in log.name)
+    longer.write_text("".join(longer.read_text().splitlines(keepends=True)[:-1]))  # cut: the whole one must stay
+    changed = next(log for log in sorted(more.glob("*.jsonl")) if ".o2." in log.name)
+    pack([tmp_path / "kept" / "grid.jsonl.xz", more], tmp_path / "kept" / "grid.jsonl.xz")
+    found = read_runs(tmp_path / "kept" / "grid.jsonl.xz")
+    cells = {run.header["cell"]: run for run in found.runs}
+    assert {"tss.ner.o0.s0", "tss.ner.o1.s0", changed.stem} <= set(cells)
+    assert all(run.whole for run in found.runs)
+    assert set(found.grid["asked"]) == {"ner/0", "ner/1", "ner/2"}
+    assert found.grid["methods"] == ["tss", "supsup"]
+
+
+def test_grids_of_other_backbones_are_not_put_together(tmp_path: Path):
+    runs = [write_runs(tmp_path / name, ["ner"], [0], ["tss"]) for name in ("one", "two")]
+    whole = json.loads((runs[1] / "grid.json").read_text())
+    whole["settings"]["backbone"] = "bart-large"
+    (runs[1] / "grid.json").write_text(json.dumps(whole))
+    with pytest.raises(TssError, match="bart-large"):
+        pack(runs, tmp_path / "out" / "grid.jsonl.xz")
+    assert not (tmp_path / "out" / "grid.jsonl.xz").exists()

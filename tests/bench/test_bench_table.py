@@ -159,11 +159,11 @@ def test_a_partial_grid_shows_what_is_missing(runs: Path, tmp_path: Path):
 
 
 def test_packed_runs_give_the_same_tables(runs: Path, tmp_path: Path, found: list[Table]):
-    packed = pack(runs, tmp_path / "results" / "runs.jsonl.xz")
+    packed = pack([runs], tmp_path / "results" / "runs.jsonl.xz")
     assert packed.bytes < sum(log.stat().st_size for log in runs.glob("*.jsonl")) / 10
     assert tables(read_runs(tmp_path / "results" / "runs.jsonl.xz")) == found
     with pytest.raises(TssError, match="xz"):
-        pack(runs, tmp_path / "runs.zip")
+        pack([runs], tmp_path / "runs.zip")
 
 
 def test_formats_hold_the_same_cells(found: list[Table]):

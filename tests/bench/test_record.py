@@ -54,7 +54,7 @@ def test_both_pages(record, quick, tmp_path: Path):
     grid(tmp_path / "one", ["tss", "supsup", "one-adapter"], [0, 1, 3], max_steps=600, impt_heat=10.0)
     grid(tmp_path / "two", ["tss+"], [0, 1], max_steps=600, race_steps=40)
     for name in ("one", "two"):
-        pack(tmp_path / name, tmp_path / "results" / "raw" / f"{name}.jsonl.xz")
+        pack([tmp_path / name], tmp_path / "results" / "raw" / f"{name}.jsonl.xz")
     record.main([])
     page, results = ((tmp_path / name).read_text() for name in ("README.md", "results/README.md"))
     assert page.startswith("# Title\n\n<!-- record -->\n## The benchmark") and page.endswith("\n\n## After\n")

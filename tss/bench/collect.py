@@ -87,6 +87,29 @@ def read_runs(path: Path | str) -> Runs:
         raise TssError(f"{path} is neither a folder of runs nor a packed one: {problem}") from problem
 
 
+def together(parts: Sequence[Runs]) -> Runs:
+    """Several grids as one. Of a cell in more than one of them the longest log stays, of equally long ones the last.
+
+    Options may differ (each cell's header says its own); raises TssError if backbone, preset or test limits do.
+    """
+    first = parts[0].grid
+    cells: dict[str, Run] = {}
+    grid = {**first, "asked": {}, "methods": [], "seeds": []}
+    for part in parts:
+        for key, value in first["settings"].items():
+            if key != "options" and part.grid["settings"].get(key) != value:
+                other = part.grid["settings"].get(key)
+                raise TssError(f"one grid was made with {key} {value!r}, another with {other!r}: they make no one table")
+        grid["asked"].update(part.grid["asked"])
+        for key in ("methods", "seeds"):
+            grid[key] = list(dict.fromkeys([*grid[key], *part.grid[key]]))
+        for run in part.runs:
+            there = cells.get(run.header["cell"])
+            if there is None or len(run.lines) >= len(there.lines):
+                cells[run.header["cell"]] = run
+    return Runs(grid, list(cells.values()))
+
+
 def _parse(text: str, compact: bool = False) -> list[Run]:
     runs: list[Run] = []
     for one in text.split("\n"):

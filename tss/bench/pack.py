@@ -6,11 +6,12 @@ import gzip
 import json
 import lzma
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tss.bench.collect import read_runs
+from tss.bench.collect import read_runs, together
 from tss.bench.compact import FORM, compacted, triangle
 from tss.errors import TssError
 
@@ -33,12 +34,13 @@ class Packed:
         return self.bytes / max(1, self.tasks)
 
 
-def pack(path: Path | str, out: Path | str, most: int = LIMIT) -> Packed:
-    """Put all lines of a folder of runs into one file, .xz or .gz.
+def pack(paths: Sequence[Path | str], out: Path | str, most: int = LIMIT) -> Packed:
+    """Put all lines of folders of runs, or of packed files, into one file, .xz or .gz; `out` may be one of them.
 
-    Raises TssError, and writes nothing, if the files of its folder would together be larger than `most` bytes.
+    Raises TssError, and writes nothing, if the files of its folder would together be larger than `most` bytes, or if
+    the grids do not belong together.
     """
-    runs, out = read_runs(path), Path(out)
+    runs, out = together([read_runs(path) for path in paths]), Path(out)
     opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(out.suffix)
     if opener is None:
         raise TssError(f"{out} must end in .xz or .gz, for example {out.name}.jsonl.xz")

@@ -139,15 +139,20 @@ def claims(
 
 
 def pack(
-    runs: Runs,
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUNS...", help="Folders of runs, or packed files.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option(help="The file to write, .jsonl.xz or .jsonl.gz.", show_default=False)],
     most: Annotated[float, typer.Option(min=0, help="MiB of all files in its folder together.")] = 5.0,
 ) -> None:
-    """Put all lines of a folder of runs into one file.
+    """Put all lines of folders of runs into one file.
+
+    Of a cell that is in several of them the longest log is taken, of equally long ones the last.
 
     \b
-    Example:
+    Examples:
       tss bench pack runs --out results/raw/grid.jsonl.xz
+      tss bench pack results/raw/grid.jsonl.xz more-runs --out results/raw/grid.jsonl.xz
     """
     from tss.bench.pack import pack as pack_runs
 
