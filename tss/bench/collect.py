@@ -99,7 +99,7 @@ def together(parts: Sequence[Runs]) -> Runs:
         for key, value in first["settings"].items():
             if key != "options" and part.grid["settings"].get(key) != value:
                 other = part.grid["settings"].get(key)
-                raise TssError(f"one grid was made with {key} {value!r}, another with {other!r}: they make no one table")
+                raise TssError(f"one grid was made with {key} {value!r}, another with {other!r}: no one table")
         grid["asked"].update(part.grid["asked"])
         for key in ("methods", "seeds"):
             grid[key] = list(dict.fromkeys([*grid[key], *part.grid[key]]))

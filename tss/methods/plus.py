@@ -9,13 +9,14 @@ similar tasks learnt is inherited whole, with the rows of the head whose labels 
 its gates, as the difference from its parent; nothing is shared and nothing is kept for the race but what answers.
 Which stored tasks race: those whose features predict the targets best by ridge regression with one row left out
 (classification, tagging), or whose sub-network gives the targets the smallest loss (generation). Cost: a forward pass
-of a few rows for each stored task of the kind, and (rivals + 1) x `race_steps` steps. With `company`, stored tasks that
-know the same labels may answer beside the new one (`company.py`).
+of a few rows for each stored task of the kind, and (rivals + 1) x `race_steps` steps. With `lined`, tasks of the same
+labels hand on scores, not bits alone (`line.py`), and such a line races instead of stored tasks. With `company`, stored
+tasks that know the same labels may answer beside the new one (`company.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -28,13 +29,15 @@ from torch import Tensor, nn
 from tss.errors import ConfigError, DamagedError
 from tss.gates.scores import draw_scores
 from tss.methods.company import guest, invited
+from tss.methods.line import MOST, Line, lines_of, tensors_of
 from tss.methods.method import Earlier, Remembered, Train
-from tss.methods.supsup import GateConfig, SupSup
+from tss.methods.supsup import GateConfig, SupSup, kinds_in
 from tss.tasks.batches import IGNORED
 from tss.tasks.lesson import Lesson, Split
 
 SCREENED = 128  # rows that a stored task is judged by
 LEAST_RACE = 16  # training rows below which a race would say nothing
+Start = tuple[Earlier, Remembered] | Line | None  # a stored task, a line, or fresh
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,19 @@ class PlusConfig(GateConfig):
     rivals: int = 2  # stored tasks that race against a fresh start
     race_steps: int = 40
     head_start: bool = True  # rows of the parent's head for labels of the same name
+    lined: str = ""  # kinds of task, with commas between, whose tasks with the same labels form lines
+    settle: float = 0.5  # how much less a small task moves its line than a large one; 0: the last one is the line
+    favour: float = 0.5  # share by which a fresh start's loss must be smaller than the line's to win the race
     company: int = 0  # stored tasks with the same labels that may answer beside the new one; each is a pass more
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.sticky > 0:
             raise ConfigError(f"sticky must be above 0, not {self.sticky}")
+        kinds_in("lined", self.lined)
+        for key in ("settle", "favour"):
+            if not 0.0 <= getattr(self, key) <= 1.0:
+                raise ConfigError(f"{key} is from 0 to 1, not {getattr(self, key)}")
         if self.company < 0:
             raise ConfigError(f"company is at least 0, not {self.company}")
         if self.rivals < 0 or self.race_steps < 1:
@@ -63,25 +73,59 @@ class Plus(SupSup):
     defaults: ClassVar[Mapping[str, Any]] = {"adapter_std": 0.0}  # frozen weights of the size that suits the backbone
     Config: ClassVar[type] = PlusConfig
 
+    def __init__(self, backbone, adapters, config, seed):
+        super().__init__(backbone, adapters, config, seed)
+        self.lines: list[Line] = []  # the one joined last at the end
+
+    def shared(self) -> dict[str, Tensor]:
+        return tensors_of(self.lines)
+
+    def load_shared(self, tensors: dict[str, Tensor]) -> None:
+        self.lines = lines_of(tensors)
+
     def begin(self, lesson: Lesson, train: Train) -> None:
         self.company = ()
-        known = self._screen(lesson)[: self.config.rivals] if len(lesson.train) >= LEAST_RACE else []
-        chosen = self._race(lesson, [None, *known], train) if known else None
-        self.parent = None if chosen is None else chosen[0].name
+        line, enough = self._suitable_line(lesson), len(lesson.train) >= LEAST_RACE
+        known: list[Start] = [line] if line else [*self._screen(lesson)[: self.config.rivals]] if enough else []
+        chosen = self._race(lesson, [None, *known], train) if known and enough else line
         self._start_from(lesson, chosen)
+        name = chosen.last if isinstance(chosen, Line) else chosen and chosen[0].name
+        self.parent = name if name in [earlier.name for earlier in self.earlier] else None  # a line outlives its tasks
 
-    def _start_from(self, lesson: Lesson, chosen: tuple[Earlier, Remembered] | None) -> None:
-        self._chosen = None if chosen is None else chosen[1]
+    def _start_from(self, lesson: Lesson, chosen: Start) -> None:
+        self._line = chosen if isinstance(chosen, Line) else None
+        self._chosen = chosen.start() if isinstance(chosen, Line) else chosen and chosen[1]
         super().begin(lesson, None)  # type: ignore[arg-type]  # a fresh draw asks for no training
         if self._chosen is not None and self.config.head_start:
             inherit_head(lesson, self._chosen)
 
     def start(self, lesson: Lesson) -> Tensor:
         fresh = draw_scores(self.bank, lesson.seed_key)
+        if self._line is not None:
+            return self._line.scores
         if self._chosen is None:
             return fresh
         assert self._chosen.kept.gates is not None
         return self.config.sticky * fresh.abs() * torch.where(self._chosen.kept.gates, 1.0, -1.0)
+
+    def _suitable_line(self, lesson: Lesson) -> Line | None:
+        """The line that the task may start from; of several the one with most rows behind it."""
+        kind = lesson.kind
+        found = [line for line in self.lines if line.suits(kind.name, lesson.pair, kind.labels)]
+        found = found if kind.name in kinds_in("lined", self.config.lined) else []
+        return max(found, key=lambda line: line.rows) if found else None
+
+    def _join(self, lesson: Lesson) -> None:
+        """The line moves on to the task just learnt; one that a fresh start has beaten stays, unless it saw less."""
+        head = {name: tensor.detach().cpu().clone() for name, tensor in lesson.head.state_dict().items()}
+        scores, kind = self.scores.detach().cpu().clone(), lesson.kind
+        mine = Line(kind.name, lesson.pair, tuple(kind.labels), len(lesson.train), lesson.name, scores, head)
+        line = self._line or self._suitable_line(lesson)
+        if self._line is not None:
+            mine = self._line.joined(mine, self.config.settle)
+        elif line is not None and line.rows >= mine.rows:
+            return
+        self.lines = [*(one for one in self.lines if one is not line), mine][-MOST:]
 
     def _known(self, lesson: Lesson) -> Iterator[tuple[Earlier, Remembered]]:
         """Stored tasks of the same kind."""
@@ -96,7 +140,7 @@ class Plus(SupSup):
         found = [(unfitness(lesson, split, self.recall(one[1].kept)), one) for one in self._known(lesson)]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
-    def _race(self, lesson: Lesson, starts, train: Train):
+    def _race(self, lesson: Lesson, starts: Sequence[Start], train: Train) -> Start:
         """The start with the smallest loss on rows held out, after a few steps."""
         raced = copy(lesson)
         rows, gold = lesson.train.rows, lesson.train.gold
@@ -110,11 +154,15 @@ class Plus(SupSup):
         for chosen in starts:
             raced.head = deepcopy(lesson.head)
             self._start_from(raced, chosen)
-            losses.append(train([raced], self, max_steps=steps, min_steps=steps, eval_steps=steps, warmup=0.0).dev_loss)
+            outcome = train([raced], self, max_steps=steps, min_steps=steps, eval_steps=steps, warmup=0.0)
+            favour = self.config.favour if isinstance(chosen, Line) else 0.0  # who inherits is too sure at first
+            losses.append((1.0 - favour) * outcome.dev_loss)
         return starts[losses.index(min(losses))]
 
     def end(self, lesson: Lesson) -> None:
         super().end(lesson)
+        if lesson.kind.name in kinds_in("lined", self.config.lined):
+            self._join(lesson)
         if not self.config.company or lesson.kind.by_loss:  # texts are not chosen among labels
             return
         asked = [(one.id, guest(lesson, stored, self.recall(stored.kept))) for one, stored in self._known(lesson)]

@@ -39,15 +39,22 @@ class GateConfig:
     def __post_init__(self) -> None:
         if self.threshold not in THRESHOLDS:
             raise ConfigError(f"threshold {self.threshold!r} is not one of {', '.join(THRESHOLDS)}")
-        if wrong := [kind for kind in self.signed_kinds() if kind not in KINDS]:
-            raise ConfigError(f"signed names kinds of task out of {', '.join(KINDS)}, not {', '.join(wrong)}")
+        kinds_in("signed", self.signed)
         if not 0.0 <= self.signed_std < float("inf"):
             raise ConfigError(f"signed_std must be at least 0, not {self.signed_std}")
         if not 0.0 < self.score_lr < float("inf"):
             raise ConfigError(f"score_lr must be above 0, not {self.score_lr}")
 
     def signed_kinds(self) -> list[str]:
-        return [kind.strip() for kind in self.signed.split(",") if kind.strip()]
+        return kinds_in("signed", self.signed)
+
+
+def kinds_in(option: str, text: str) -> list[str]:
+    """The kinds of task that an option names, with commas between. Raises ConfigError for one that does not exist."""
+    kinds = [kind.strip() for kind in text.split(",") if kind.strip()]
+    if wrong := [kind for kind in kinds if kind not in KINDS]:
+        raise ConfigError(f"{option} names kinds of task out of {', '.join(KINDS)}, not {', '.join(wrong)}")
+    return kinds
 
 
 class SupSup(Method):

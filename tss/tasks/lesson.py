@@ -64,6 +64,7 @@ class Lesson:
         self.backbone, self.kind, self.name, self.seed_key = backbone, kind, name, seed_key
         self.head = kind.head(backbone.width, seed_key).to(backbone.device)
         self.train, self.valid, self.test = Split([], []), Split([], []), Split([], [])
+        self.pair = False  # whether an input is two texts
         self.company: tuple[Member, ...] = ()  # who answers beside it once it is learnt
         self.lift: Tensor | None = None  # added to the logits of a loss, [labels]
 
@@ -82,6 +83,7 @@ class Lesson:
         """
         kind = (kinds[task.kind] if kinds else kind_of(task.kind))(task.labels, task.lengths, task.metric, reading)
         lesson = cls(backbone, kind, task.name, f"{seed}/{task.name}")
+        lesson.pair = bool(task.pair)
         splits = (task.train, task.valid or task.train, task.test)  # a task made by hand may lack validation examples
         lesson.train, lesson.valid, lesson.test = (lesson.encode(split) for split in splits)
         return lesson

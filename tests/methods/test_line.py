@@ -1,0 +1,172 @@
+"""Lines of TSS+: what tasks with the same labels hand on, and who may start from it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_lessons import small_lesson, small_method, small_task
+from test_plus import QUICK, inner
+from tiny import tiny_path
+
+from tss.errors import ConfigError
+from tss.learner import Learner
+from tss.methods.line import MOST, Line, lines_of, tensors_of
+from tss.methods.plus import PlusConfig
+
+
+def line(rows=100, labels=("good", "bad"), value=1.0, last="old", size=6):
+    head = {"outer.weight": torch.full((len(labels), 3), value), "outer.bias": torch.full((len(labels),), value)}
+    return Line("classification", False, labels, rows, last, torch.full((size,), value), head)
+
+
+@pytest.mark.parametrize(("settle", "share"), [(0.0, 1.0), (0.5, 0.5), (1.0, 0.25)])
+def test_a_task_moves_its_line_by_its_share_of_the_rows(settle, share):
+    found = line(rows=75, value=0.0).joined(line(rows=25, value=1.0, last="new"), settle)
+    assert torch.allclose(found.scores, torch.full((6,), share))
+    assert torch.allclose(found.head["outer.weight"], torch.full((2, 3), share))
+    assert (found.rows, found.last) == (100, "new")
+
+
+def test_labels_that_one_side_does_not_know_keep_their_rows():
+    found = line(rows=50, labels=("good", "bad"), value=0.0).joined(line(rows=50, labels=("bad", "so-so")), 1.0)
+    assert found.labels == ("good", "bad", "so-so")
+    assert found.head["outer.weight"][:, 0].tolist() == [0.0, 0.5, 1.0]
+    assert found.head["outer.bias"].tolist() == [0.0, 0.5, 1.0]
+
+
+def test_who_suits():
+    one = line(labels=("good", "bad", "so-so"))
+    assert one.suits("classification", False, ("bad", "good"))
+    assert one.suits("classification", False, ("bad", "good", "x", "y"))
+    assert not one.suits("classification", False, ("bad", "good", "x", "y", "z"))  # most of its labels are new
+    assert not one.suits("classification", False, ("bad", "x"))  # one in common may be chance
+    assert not one.suits("tagging", False, ("bad", "good"))
+    assert not one.suits("classification", True, ("bad", "good"))  # of a text and an aspect
+
+
+def test_lines_come_back_from_tensors():
+    two = [line(value=0.5), line(labels=("naïve", "über"), last="zwei ☂")]
+    found = lines_of(tensors_of(two))
+    for one, other in zip(two, found, strict=True):
+        assert (one.kind, one.labels, one.rows, one.last) == (other.kind, other.labels, other.rows, other.last)
+        assert torch.equal(one.scores, other.scores) and torch.equal(one.head["outer.bias"], other.head["outer.bias"])
+    assert lines_of({}) == [] and tensors_of([]) == {}
+
+
+def begun(lesson, lines=(), **options):
+    method = small_method(lesson, "tss+", lined="classification", **options)
+    method.lines = [line(size=method.bank.size, **one) for one in lines]
+    for one in method.lines:
+        one.head.update(
+            {k: torch.full_like(v, 3.0) for k, v in small_lesson("classification").head.state_dict().items()}
+        )
+    return method
+
+
+def test_a_task_starts_from_the_line_that_has_seen_most_and_is_not_screened(monkeypatch):
+    lesson = small_lesson("classification", count=24)
+    method = begun(lesson, [{"rows": 10, "last": "a"}, {"rows": 90, "last": "b"}, {"rows": 99, "labels": ("x", "y")}])
+    monkeypatch.setattr(method, "_screen", lambda lesson: pytest.fail("a line needs no screening"))
+    monkeypatch.setattr(method, "_race", lambda lesson, starts, train: starts[1])
+    method.begin(lesson, inner)
+    assert torch.equal(method.scores, method.lines[1].scores)
+    assert method.parent is None  # no stored task of that name
+    assert torch.equal(lesson.head.outer.weight, torch.full_like(lesson.head.outer.weight, 3.0))
+    with torch.no_grad():
+        method.scores.add_(1.0)
+    method.end(lesson)
+    assert [one.last for one in method.lines] == ["a", "old", lesson.name]
+    joined = method.lines[-1]
+    share = (24 / 114) ** 0.5
+    assert joined.rows == 114 and torch.allclose(joined.scores, torch.full_like(joined.scores, 1.0 + share))
+
+
+def test_a_line_that_a_fresh_start_beats_stays_unless_it_has_seen_less(monkeypatch):
+    for rows, kept in ((24, "old"), (23, None)):
+        lesson = small_lesson("classification", count=24)
+        method = begun(lesson, [{"rows": rows}])
+        monkeypatch.setattr(method, "_race", lambda lesson, starts, train: None)
+        method.begin(lesson, inner)
+        method.end(lesson)
+        assert [one.last for one in method.lines] == [kept or lesson.name]
+
+
+@pytest.mark.parametrize(("fresh", "wins"), [(0.6, "line"), (0.4, "fresh")])
+def test_a_fresh_start_must_win_clearly_against_a_line(fresh, wins):
+    lesson = small_lesson("classification", count=24)
+    method = begun(lesson, [{}], favour=0.5)
+    losses = iter([fresh, 1.0])
+    method.begin(lesson, lambda *given, **options: type("Out", (), {"dev_loss": next(losses)}))
+    assert method.facts()["inherited"] == float(wins == "line")
+
+
+def test_too_few_rows_for_a_race_start_from_the_line():
+    lesson = small_lesson("classification", count=8)
+    method = begun(lesson, [{}])
+    method.begin(lesson, lambda *given, **options: pytest.fail("no race"))
+    assert torch.equal(method.scores, method.lines[0].scores)
+
+
+def test_no_more_lines_are_kept_than_allowed():
+    lesson = small_lesson("classification", count=8)
+    method = begun(lesson, [{"labels": (f"{i}", "other"), "last": str(i)} for i in range(MOST)])
+    method.begin(lesson, inner)
+    method.end(lesson)
+    assert [one.last for one in method.lines] == [*map(str, range(1, MOST)), lesson.name]
+
+
+def test_kinds_that_form_no_lines_leave_none():
+    lesson = small_lesson("tagging", count=24)
+    method = small_method(lesson, "tss+", lined="classification")
+    method.begin(lesson, inner)
+    method.end(lesson)
+    assert method.lines == [] and method.shared() == {}
+
+
+@pytest.mark.parametrize("bad", [{"lined": "texts"}, {"settle": -0.1}, {"settle": 1.5}, {"favour": 2.0}])
+def test_bad_options_of_lines_are_refused(bad):
+    with pytest.raises(ConfigError):
+        PlusConfig(**bad)
+
+
+def test_a_store_goes_on_with_its_line_after_it_was_opened_again(tmp_path):
+    config = {**QUICK, "lined": "classification"}
+    tasks = [small_task("classification", 24, name=f"task {i}", seed=i) for i in range(4)]
+    answers = {}
+    for task in tasks[:3]:  # a new process for each
+        learner = Learner.open(tmp_path / "one", backbone=str(tiny_path("bart")), method="tss+", config=config)
+        learner.learn(task)
+        answers[task.name] = learner.predict(task.name, [e.input for e in task.test])
+    whole = Learner.open(tmp_path / "two", backbone=str(tiny_path("bart")), method="tss+", config=config)
+    for task in tasks[:3]:
+        whole.learn(task)
+    for one, other in zip(lines_of(learner.store.read_shared()), lines_of(whole.store.read_shared()), strict=True):
+        assert torch.equal(one.scores, other.scores) and one.rows == other.rows
+    learner.remove("task 2")
+    learner.learn(tasks[3])  # the last of the line is gone, the line is not
+    assert all(
+        learner.predict(name, [e.input for e in tasks[i].test]) == answers[name]
+        for i, name in enumerate(["task 0", "task 1"])
+    )
+    assert all(check.status == "equal" for check in learner.verify())
+
+
+def test_a_task_of_a_line_that_was_interrupted_ends_as_if_it_had_not_been(tmp_path):
+    config = {**QUICK, "lined": "classification", "checkpoint_steps": 2}
+    tasks = [small_task("classification", 24, name=f"task {i}", seed=i) for i in range(2)]
+
+    def stop(now):
+        if now.task == "task 1" and now.step == 4 and now.steps == QUICK["max_steps"]:
+            raise KeyboardInterrupt
+
+    found = []
+    for folder in ("whole", "cut"):
+        learner = Learner.open(tmp_path / folder, backbone=str(tiny_path("bart")), method="tss+", config=config)
+        learner.learn(tasks[0])
+        if folder == "cut":
+            with pytest.raises(KeyboardInterrupt):
+                learner.learn(tasks[1], progress=stop)
+            learner = Learner.open(tmp_path / folder)
+        assert learner.learn(tasks[1]).resumed is (folder == "cut")
+        found.append((learner.store.read("task 1").gates, lines_of(learner.store.read_shared())[0].scores))
+    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])

@@ -1,0 +1,91 @@
+"""A line: what tasks with the same labels have learnt one after another, as the start of the next of them.
+
+    S <- S + a (s_t - S)        s_t the scores of the task just learnt, which began at S
+    a  = (n_t / n)^settle       n_t its training rows, n those of all tasks of the line, itself counted
+
+Stored tasks keep bits; how sure each bit is is what a line adds: a score that many rows have pushed far from 0 is not
+turned by a hundred more. Small tasks move the line a little, large ones more. Kept once for all tasks of the line, with
+the running mean of their heads: two bytes a weight. Nothing that answers reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tss.methods.method import Kept, Remembered
+
+MOST = 8  # lines that are kept; the one that no task has joined for longest goes first
+ALIKE = 2  # labels that a task must share with a line
+
+
+@dataclass(frozen=True)
+class Line:
+    """scores [size]; head: tensors by name, a row of `outer` for each label; last: the task that joined last."""
+
+    kind: str
+    pair: bool  # its tasks ask about two texts, such as a sentence and an aspect
+    labels: tuple[str, ...]
+    rows: int
+    last: str
+    scores: Tensor
+    head: Mapping[str, Tensor]
+
+    def suits(self, kind: str, pair: bool, labels: Sequence[str]) -> bool:
+        """Whether a task that asks alike may start from it: enough labels, and half of its own, are known."""
+        shared = len(set(labels) & set(self.labels))
+        return (kind, pair) == (self.kind, self.pair) and shared >= ALIKE and 2 * shared >= len(set(labels))
+
+    def start(self) -> Remembered:
+        """As what a stored task would hand on."""
+        return Remembered(Kept(self.scores > 0), dict(self.head), self.labels)
+
+    def joined(self, other: Line, settle: float) -> Line:
+        """With a task that began at it."""
+        rows = self.rows + other.rows
+        share = (other.rows / rows) ** settle
+        labels = (*self.labels, *(label for label in other.labels if label not in self.labels))
+        head = {name: self._mixed(name, other, labels, share) for name in self.head}
+        scores = torch.lerp(self.scores, other.scores, share)
+        return Line(self.kind, self.pair, labels, rows, other.last, scores, head)
+
+    def _mixed(self, name: str, other: Line, labels: Sequence[str], share: float) -> Tensor:
+        """A tensor of both heads: rows of labels that both know are mixed, the others stay as they are."""
+        mine, theirs = self.head[name], other.head[name]
+        if not name.startswith("outer"):
+            return torch.lerp(mine, theirs, share)
+        out = []
+        for label in labels:
+            rows = [
+                head[known.index(label)]
+                for head, known in ((mine, self.labels), (theirs, other.labels))
+                if label in known
+            ]
+            out.append(rows[0] if len(rows) == 1 else torch.lerp(rows[0], rows[1], share))
+        return torch.stack(out)
+
+
+def tensors_of(lines: Iterable[Line]) -> dict[str, Tensor]:
+    """Lines as named tensors, scores in half precision; names and numbers as the bytes of a JSON text."""
+    out = {}
+    for i, line in enumerate(lines):
+        about = {key: getattr(line, key) for key in ("kind", "pair", "labels", "rows", "last")}
+        out[f"line.{i}.about"] = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
+        out[f"line.{i}.scores"] = line.scores.half()
+        out |= {f"line.{i}.head.{name}": tensor for name, tensor in line.head.items()}
+    return out
+
+
+def lines_of(tensors: Mapping[str, Tensor]) -> list[Line]:
+    """What `tensors_of` was given."""
+    out: list[Line] = []
+    while (key := f"line.{len(out)}.") + "about" in tensors:
+        about = json.loads(bytes(tensors[key + "about"].cpu().numpy()))
+        head = {name.removeprefix(f"{key}head."): t for name, t in tensors.items() if name.startswith(f"{key}head.")}
+        labels = tuple(about.pop("labels"))
+        out.append(Line(**about, labels=labels, scores=tensors[key + "scores"].float(), head=head))
+    return out
