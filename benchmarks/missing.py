@@ -4,6 +4,7 @@
 
 A line a method: the orders to be run, by sequence, and the seconds that cells of the same method and sequence took to
 train on average; tests come on top. "?" where none has been run. LAMOL is published for families apart only.
+`tss bench run --lacking results/raw/grid.jsonl.xz …` runs them.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ from math import inf
 from pathlib import Path
 from statistics import fmean
 
-from tss.bench.collect import Run, read_runs
+from tss.bench.collect import Run, Runs, lacking, read_runs
 from tss.bench.plan import Cell, make_plan
 from tss.data.sequences import ORDERS, SEQUENCES
 from tss.methods import METHODS
 
 
-def lacking(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Cell]]:
+def missing(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Cell]]:
     """By method, the cells that are not in the runs, or not to their end."""
-    whole = {run.header["cell"] for run in runs if len(run.lines) == len(run.header["tasks"])}
     plans = {method: make_plan(SEQUENCES, ORDERS, [method], [0]) for method in methods}
-    found = {method: [cell for cell in plan.cells if cell.key not in whole] for method, plan in plans.items()}
+    found = {method: list(lacking(plan, Runs({}, list(runs))).cells) for method, plan in plans.items()}
     return {method: cells for method, cells in found.items() if cells}
 
 
@@ -39,7 +39,7 @@ def seconds(runs: Sequence[Run], cells: Sequence[Cell]) -> float:
 
 
 def table(runs: Sequence[Run], methods: Sequence[str] = tuple(METHODS)) -> list[str]:
-    found = lacking(runs, methods)
+    found = missing(runs, methods)
     cost = {method: seconds(runs, cells) for method, cells in found.items()}
     lines = []
     for method in sorted(found, key=lambda one: cost[one]):

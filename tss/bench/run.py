@@ -12,8 +12,10 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tss.bench.cell import Backbones, Grid, run_cell
@@ -80,14 +82,19 @@ def run_grid(
     listen: Listen | None = None,
     cluster: Cluster | None = None,
     ranks: Ranks = ALONE,
+    seconds: float = inf,
 ) -> Finished:
     """Run every cell that is not done. jobs: processes; 1 runs all in this one. cluster: run on Ray instead.
+
+    seconds: no cell is begun later than that; several processes are stopped then, and what they were at goes on with
+    the next call, as after any crash. Such cells are in neither list.
 
     ranks: processes that call this together, to train each cell together; then a cell that fails ends the run.
     Raises what `prepare_runs` raises, and what `run_on_ray` does.
     """
     if ranks.first:
         prepare_runs(grid, plan)
+    until = monotonic() + seconds
     tell = listen or (lambda cell, what, details: None)
     finished, open_cells = Finished(), []
     done = ranks.agree([cell.key for cell in plan.cells if grid.done(cell)])
@@ -102,13 +109,15 @@ def run_grid(
 
         run_on_ray(open_cells, grid, cluster, tell, finished)
     elif jobs > 1:
-        _Processes(open_cells, grid, min(jobs, len(open_cells)), tell, finished).run()
-        for cell in open_cells:
+        _Processes(open_cells, grid, min(jobs, len(open_cells)), tell, finished).run(until)
+        for cell in open_cells if monotonic() < until else ():
             if cell.key not in (*finished.done, *finished.failed):
                 finished.failed[cell.key] = "it was not run: the thread that looked after it ended"
     else:
         backbones = Backbones()
         for cell in open_cells:
+            if monotonic() >= until:
+                break
             what, details = attempt(cell, grid, backbones, tell, ranks)
             if what == "failed" and ranks.count > 1:  # the others may be waiting for this rank in the middle of it
                 raise TssError(f"{cell.key} failed: {details['error']}; run the same command to go on")
@@ -154,18 +163,18 @@ class _Processes:
     def __init__(self, cells: Sequence[Cell], grid: Grid, jobs: int, tell: Listen, finished: Finished):
         self.grid, self.jobs, self.finished = grid, jobs, finished
         self.waiting: SimpleQueue[Cell] = SimpleQueue()
-        for cell in cells:
+        for cell in sorted(cells, key=lambda cell: -len(cell.tasks)):  # long ones last would keep the others waiting
             self.waiting.put(cell)
         self.lock, self.stopped = threading.Lock(), threading.Event()
         self.running: dict[int, subprocess.Popen[str]] = {}
         self._tell = tell
 
-    def run(self) -> None:
+    def run(self, until: float = inf) -> None:
         threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(self.jobs)]
         try:
             for thread in threads:
                 thread.start()
-            while any(thread.is_alive() for thread in threads):
+            while any(thread.is_alive() for thread in threads) and monotonic() < until:
                 for thread in threads:
                     thread.join(0.2)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -49,6 +50,16 @@ def run(
     triangle: Annotated[
         bool, typer.Option(help="Order 0 of a method that forgets: test all earlier tasks after each one, for F′.")
     ] = True,
+    lacking: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUNS", help="Leave out what this folder or packed file has to its end.", show_default=False
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help="Stop after so many; the same command goes on from there.", show_default=False),
+    ] = None,
     track: options.Track = "",
 ) -> None:
     """Run methods on sequences of tasks.
@@ -61,8 +72,10 @@ def run(
       tss bench run --data data --out runs --sequences asc,ner --methods tss,supsup
       tss bench run --data data --out runs --jobs 8 --device cuda
       tss bench run --data data --out runs --ray auto --gpus-per-cell 0.125
+      tss bench run --data data --out runs --jobs 8 --lacking results/raw/grid.jsonl.xz --seconds 540
       accelerate launch --multi_gpu --num_processes 2 -m tss bench run --data data --out runs
     """
+    from tss.bench import collect
     from tss.bench.cell import Grid
     from tss.bench.plan import make_plan
     from tss.bench.ray_run import Cluster
@@ -72,7 +85,13 @@ def run(
 
     named, chosen = options.words(sequences), options.words(methods)
     plan = make_plan(named, _numbers("--orders", orders), chosen, _numbers("--seeds", seeds), tasks, triangle)
+    if lacking is not None:
+        plan = collect.lacking(plan, collect.read_runs(lacking))
+        if not plan.cells:
+            return show.note(f"{lacking} has every cell that was asked for to its end")
     cluster = None if ray is None else Cluster(ray, gpus_per_cell, cpus_per_cell)
+    if cluster and seconds is not None:
+        raise ConfigError("--seconds stops processes of this machine (--jobs), not those of --ray")
     if cluster and jobs > 1:
         raise ConfigError("--jobs and --ray are two ways to run cells side by side; give one of them")
     given = options.settings(change) or {}
@@ -85,10 +104,11 @@ def run(
             run_grid(plan, grid, ranks=ranks)
             return
         with Live(plan) as live:
-            finished = run_grid(plan, grid, jobs, live.tell, cluster, ranks)
+            finished = run_grid(plan, grid, jobs, live.tell, cluster, ranks, inf if seconds is None else seconds)
+    left = len(plan.cells) - len(finished.done) - len(finished.skipped) - len(finished.failed)
     show.note(
-        f"{len(finished.done)} cells run, {len(finished.skipped)} were done before, {len(finished.failed)} failed; "
-        f"`tss bench table {out}` prints the tables"
+        f"{len(finished.done)} cells run, {len(finished.skipped)} were done before, {len(finished.failed)} failed"
+        f"{f', {left} left when time was up' if left else ''}; `tss bench table {out}` prints the tables"
     )
     for key, error in finished.failed.items():
         show.note(f"failed: {key}: {show.printable(error)}")
