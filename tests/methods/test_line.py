@@ -123,7 +123,9 @@ def test_kinds_that_form_no_lines_leave_none():
     assert method.lines == [] and method.shared() == {}
 
 
-@pytest.mark.parametrize("bad", [{"lined": "texts"}, {"settle": -0.1}, {"settle": 1.5}, {"favour": 2.0}])
+@pytest.mark.parametrize(
+    "bad", [{"lined": "texts"}, {"lined": "tagging,generation"}, {"settle": -0.1}, {"settle": 1.5}, {"favour": 2.0}]
+)
 def test_bad_options_of_lines_are_refused(bad):
     with pytest.raises(ConfigError):
         PlusConfig(**bad)

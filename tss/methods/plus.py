@@ -56,7 +56,8 @@ class PlusConfig(GateConfig):
         super().__post_init__()
         if not self.sticky > 0:
             raise ConfigError(f"sticky must be above 0, not {self.sticky}")
-        kinds_in("lined", self.lined)
+        if "generation" in kinds_in("lined", self.lined):
+            raise ConfigError("lined: lines are told apart by labels, and generation has none")
         for key in ("settle", "favour"):
             if not 0.0 <= getattr(self, key) <= 1.0:
                 raise ConfigError(f"{key} is from 0 to 1, not {getattr(self, key)}")
