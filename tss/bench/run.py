@@ -86,8 +86,8 @@ def run_grid(
 ) -> Finished:
     """Run every cell that is not done. jobs: processes; 1 runs all in this one. cluster: run on Ray instead.
 
-    seconds: no cell is begun later than that; several processes are stopped then, and what they were at goes on with
-    the next call, as after any crash. Such cells are in neither list.
+    seconds: then processes are stopped, and what they were at goes on with the next call, as after any crash; such
+    cells are in neither list. With it even one job is a process of its own.
 
     ranks: processes that call this together, to train each cell together; then a cell that fails ends the run.
     Raises what `prepare_runs` raises, and what `run_on_ray` does.
@@ -108,7 +108,7 @@ def run_grid(
         from tss.bench.ray_run import run_on_ray
 
         run_on_ray(open_cells, grid, cluster, tell, finished)
-    elif jobs > 1:
+    elif jobs > 1 or seconds < inf:
         _Processes(open_cells, grid, min(jobs, len(open_cells)), tell, finished).run(until)
         for cell in open_cells if monotonic() < until else ():
             if cell.key not in (*finished.done, *finished.failed):
@@ -116,8 +116,6 @@ def run_grid(
     else:
         backbones = Backbones()
         for cell in open_cells:
-            if monotonic() >= until:
-                break
             what, details = attempt(cell, grid, backbones, tell, ranks)
             if what == "failed" and ranks.count > 1:  # the others may be waiting for this rank in the middle of it
                 raise TssError(f"{cell.key} failed: {details['error']}; run the same command to go on")

@@ -96,8 +96,9 @@ def run(
         raise ConfigError("--jobs and --ray are two ways to run cells side by side; give one of them")
     given = options.settings(change) or {}
     with launched(device) as ranks:
-        if ranks.count > 1 and (cluster or jobs > 1):
-            raise ConfigError("processes that were launched together train one cell after another: no --jobs, no --ray")
+        if ranks.count > 1 and (cluster or jobs > 1 or seconds is not None):
+            told = "processes that were launched together train one cell after another: no --jobs, --seconds or --ray"
+            raise ConfigError(told)
         where, trackers = ranks.device or device, options.words(track)
         grid = Grid(str(out), str(data), backbone, preset, given, where, limit_test, tasks, trackers)
         if not ranks.first:

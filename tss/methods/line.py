@@ -58,15 +58,10 @@ class Line:
         mine, theirs = self.head[name], other.head[name]
         if not name.startswith("outer"):
             return torch.lerp(mine, theirs, share)
-        out = []
-        for label in labels:
-            rows = [
-                head[known.index(label)]
-                for head, known in ((mine, self.labels), (theirs, other.labels))
-                if label in known
-            ]
-            out.append(rows[0] if len(rows) == 1 else torch.lerp(rows[0], rows[1], share))
-        return torch.stack(out)
+        out = dict(zip(self.labels, mine, strict=True))
+        for label, row in zip(other.labels, theirs, strict=True):
+            out[label] = torch.lerp(out[label], row, share) if label in out else row
+        return torch.stack([out[label] for label in labels])
 
 
 def tensors_of(lines: Iterable[Line]) -> dict[str, Tensor]:
