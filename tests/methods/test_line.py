@@ -123,9 +123,56 @@ def test_kinds_that_form_no_lines_leave_none():
     assert method.lines == [] and method.shared() == {}
 
 
-@pytest.mark.parametrize(
-    "bad", [{"lined": "texts"}, {"lined": "tagging,generation"}, {"settle": -0.1}, {"settle": 1.5}, {"favour": 2.0}]
-)
+def texts(losses):
+    """A method with a line of texts for each loss that its sub-network gives the new task."""
+    lesson = small_lesson("generation", count=24)
+    method = small_method(lesson, "tss+", lined="generation")
+    size = method.bank.size
+    method.lines = [Line("generation", False, (), 50, f"old {i}", torch.full((size,), 1.0 + i), {}) for i in losses]
+    method.lines.append(line(size=size, labels=("a", "b"), last="of labels"))
+    return lesson, method
+
+
+def test_texts_start_from_the_line_that_gives_them_the_smallest_loss(monkeypatch):
+    lesson, method = texts(range(3))
+    losses = iter([3.0, 1.0, 2.0])
+    seen = []
+    monkeypatch.setattr("tss.methods.plus.unfitness", lambda lesson, split, added: seen.append(added) or next(losses))
+    monkeypatch.setattr(method, "_race", lambda lesson, starts, train: starts[1])
+    method.begin(lesson, inner)
+    assert len(seen) == 3 and torch.equal(method.scores, torch.full_like(method.scores, 2.0))
+    method.end(lesson)
+    assert [one.last for one in method.lines] == ["old 0", "old 2", "of labels", lesson.name]
+    assert method.lines[-1].rows == 74
+
+
+def test_texts_that_begin_afresh_begin_a_line(monkeypatch):
+    lesson, method = texts(range(1))
+    monkeypatch.setattr(method, "_race", lambda lesson, starts, train: None)
+    method.begin(lesson, inner)
+    method.end(lesson)
+    assert [(one.last, one.rows) for one in method.lines] == [("old 0", 50), ("of labels", 100), (lesson.name, 24)]
+
+
+def test_a_line_of_texts_is_not_favoured():
+    lesson, method = texts(range(1))
+    losses = iter([0.9, 1.0])
+    method.begin(lesson, lambda *given, **options: type("Out", (), {"dev_loss": next(losses)}))
+    assert method.facts()["inherited"] == 0.0
+
+
+@pytest.mark.parametrize("kind", ["classification", "generation"])
+def test_a_line_is_judged_as_the_sub_network_that_its_tasks_would_keep(kind):
+    """Signed in generation: what `unfitness` is given must be what a task with the line's scores answers through."""
+    lesson = small_lesson(kind, count=24)
+    method = small_method(lesson, "tss+", lined=kind)
+    method.begin(lesson, inner)
+    kept, mine = method.kept(), method.as_kept(method.scores.detach(), method.signed)
+    assert torch.equal(kept.gates, mine.gates) and set(kept.tensors) == set(mine.tensors)
+    assert ("signed" in mine.tensors) is (kind == "generation")
+
+
+@pytest.mark.parametrize("bad", [{"lined": "texts"}, {"settle": -0.1}, {"settle": 1.5}, {"favour": 2.0}])
 def test_bad_options_of_lines_are_refused(bad):
     with pytest.raises(ConfigError):
         PlusConfig(**bad)

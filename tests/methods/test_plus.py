@@ -261,7 +261,7 @@ def test_company_stays_when_its_tasks_are_removed_and_collected(tmp_path, asked)
 
 
 def test_damage_of_one_is_told_of_those_that_ask_it(tmp_path, asked):
-    learner = in_company(tmp_path / "store", rivals=0)  # no parent, whose damage would be its own
+    learner = in_company(tmp_path / "store", rivals=0, lined="")  # no parent, whose damage would be its own
     entry = learner.store.index().entry("task 1")
     (tmp_path / "store" / entry.file).write_bytes(b"gone")
     found = learner.store.damage()

@@ -1,11 +1,12 @@
-"""A line: what tasks with the same labels have learnt one after another, as the start of the next of them.
+"""A line: what tasks alike (of the same labels; texts) have learnt one after another, as the start of the next of them.
 
     S <- S + a (s_t - S)        s_t the scores of the task just learnt, which began at S
     a  = (n_t / n)^settle       n_t its training rows, n those of all tasks of the line, itself counted
 
 Stored tasks keep bits; how sure each bit is is what a line adds: a score that many rows have pushed far from 0 is not
 turned by a hundred more. Small tasks move the line a little, large ones more. Kept once for all tasks of the line, with
-the running mean of their heads: two bytes a weight. Nothing that answers reads it.
+the running mean of their heads: two bytes a weight. Nothing that answers reads it, and a task that is removed has left
+its mark there.
 """
 
 from __future__ import annotations

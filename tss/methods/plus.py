@@ -1,17 +1,17 @@
-"""TSS+: a new task starts from the sub-network, stored or fresh, that suits it best. Ours: see results/ideas.md.
+"""TSS+: a new task starts from the line, stored sub-network or fresh draw that suits it best. See results/ideas.md.
 
+    s0 = S                          the scores of its line (`line.py`), where tasks alike have been learnt before; else
     s0 = kappa |u| (2 g_p - 1)      u a fresh draw, g_p the gates of the parent p, kappa `sticky`
-    p  = the winner of a short race among a fresh draw and the `rivals` stored tasks whose features suit best
     w_hat = w (2 g - 1)             in tagging and generation: a closed gate turns the sign (`signed`)
 
 Tasks form a tree, not a chain: what a dissimilar task learnt never slows another, so no soft mask is needed; what
-similar tasks learnt is inherited whole, with the rows of the head whose labels have the same names. Each task keeps
-its gates, as the difference from its parent; nothing is shared and nothing is kept for the race but what answers.
-Which stored tasks race: those whose features predict the targets best by ridge regression with one row left out
-(classification, tagging), or whose sub-network gives the targets the smallest loss (generation). Cost: a forward pass
-of a few rows for each stored task of the kind, and (rivals + 1) x `race_steps` steps. With `lined`, tasks of the same
-labels hand on scores, not bits alone (`line.py`), and such a line races instead of stored tasks. With `company`, stored
-tasks that know the same labels may answer beside the new one (`company.py`).
+similar tasks learnt is inherited whole, with the rows of the head whose labels have the same names. A fresh start races
+against the line, or against the `rivals` stored tasks that suit best: those whose features predict the targets best by
+ridge regression with one row left out (classification, tagging), or whose sub-network gives the targets the smallest
+loss (generation, which finds its line in the same way). Each task keeps its gates, as the difference from its parent;
+a line is read by nothing that answers. Cost: a forward pass of a few rows for each stored task of the kind or line of
+texts, and (rivals + 1) x `race_steps` steps. With `company`, stored tasks that know the same labels may answer beside
+the new one (`company.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PlusConfig(GateConfig):
     rivals: int = 2  # stored tasks that race against a fresh start
     race_steps: int = 40
     head_start: bool = True  # rows of the parent's head for labels of the same name
-    lined: str = ""  # kinds of task, with commas between, whose tasks with the same labels form lines
+    lined: str = "classification,generation"  # kinds, with commas between, whose tasks hand on scores by lines
     settle: float = 0.5  # how much less a small task moves its line than a large one; 0: the last one is the line
     favour: float = 0.5  # share by which a fresh start's loss must be smaller than the line's to win the race
     company: int = 0  # stored tasks with the same labels that may answer beside the new one; each is a pass more
@@ -56,8 +56,7 @@ class PlusConfig(GateConfig):
         super().__post_init__()
         if not self.sticky > 0:
             raise ConfigError(f"sticky must be above 0, not {self.sticky}")
-        if "generation" in kinds_in("lined", self.lined):
-            raise ConfigError("lined: lines are told apart by labels, and generation has none")
+        kinds_in("lined", self.lined)
         for key in ("settle", "favour"):
             if not 0.0 <= getattr(self, key) <= 1.0:
                 raise ConfigError(f"{key} is from 0 to 1, not {getattr(self, key)}")
@@ -110,18 +109,26 @@ class Plus(SupSup):
         return self.config.sticky * fresh.abs() * torch.where(self._chosen.kept.gates, 1.0, -1.0)
 
     def _suitable_line(self, lesson: Lesson) -> Line | None:
-        """The line that the task may start from; of several the one with most rows behind it."""
+        """The line that the task may start from: that of its labels with most rows behind it; for texts, which have no
+        labels, the one whose sub-network gives them the smallest loss."""
         kind = lesson.kind
+        if kind.name not in kinds_in("lined", self.config.lined):
+            return None
+        if kind.by_loss:
+            split, signed = lesson.train.first(SCREENED), kind.name in self.config.signed_kinds()
+            lines = [line for line in self.lines if line.kind == kind.name]
+            passes = [self.recall(self.as_kept(line.scores, signed)) for line in lines]
+            losses = [unfitness(lesson, split, each) for each in passes]
+            return lines[losses.index(min(losses))] if lines else None
         found = [line for line in self.lines if line.suits(kind.name, lesson.pair, kind.labels)]
-        found = found if kind.name in kinds_in("lined", self.config.lined) else []
-        return max(found, key=lambda line: line.rows) if found else None
+        return max(found, key=lambda line: line.rows, default=None)
 
     def _join(self, lesson: Lesson) -> None:
         """The line moves on to the task just learnt; one that a fresh start has beaten stays, unless it saw less."""
         head = {name: tensor.detach().cpu().clone() for name, tensor in lesson.head.state_dict().items()}
         scores, kind = self.scores.detach().cpu().clone(), lesson.kind
         mine = Line(kind.name, lesson.pair, tuple(kind.labels), len(lesson.train), lesson.name, scores, head)
-        line = self._line or self._suitable_line(lesson)
+        line = self._line or (None if kind.by_loss else self._suitable_line(lesson))
         if self._line is not None:
             mine = self._line.joined(mine, self.config.settle)
         elif line is not None and line.rows >= mine.rows:
@@ -156,7 +163,8 @@ class Plus(SupSup):
             raced.head = deepcopy(lesson.head)
             self._start_from(raced, chosen)
             outcome = train([raced], self, max_steps=steps, min_steps=steps, eval_steps=steps, warmup=0.0)
-            favour = self.config.favour if isinstance(chosen, Line) else 0.0  # who inherits is too sure at first
+            # who inherits is too sure of a label at first; losses of texts can be trusted
+            favour = self.config.favour if isinstance(chosen, Line) and not lesson.kind.by_loss else 0.0
             losses.append((1.0 - favour) * outcome.dev_loss)
         return starts[losses.index(min(losses))]
 

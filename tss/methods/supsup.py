@@ -102,8 +102,12 @@ class SupSup(Method):
         return Pass(self.bank.functions(self.effective()))
 
     def kept(self) -> Kept:
-        gates = open_gates(self.scores.detach(), self.config.threshold).cpu()
-        return Kept(gates, {"signed": torch.tensor(self.signed_std, dtype=torch.float64)} if self.signed else {})
+        return self.as_kept(self.scores.detach(), self.signed)
+
+    def as_kept(self, scores: Tensor, signed: bool) -> Kept:
+        """What a task with these scores would keep."""
+        gates = open_gates(scores, self.config.threshold).cpu()
+        return Kept(gates, {"signed": torch.tensor(self.signed_std, dtype=torch.float64)} if signed else {})
 
     def recall(self, kept: Kept) -> Pass:
         assert kept.gates is not None
