@@ -51,7 +51,8 @@ def main() -> None:
         make_backbone(Path(folder, "random-large"), args.tiny)
         precision = "bfloat16" if args.device == "cuda" else "float32"
         config = {"max_steps": args.steps, "precision": precision, "checkpoint_steps": 10**6}
-        settings = {"backbone": str(Path(folder, "random-large")), "device": args.device, "config": config}
+        where = {"backbone": str(Path(folder, "random-large")), "device": args.device}
+        settings = {**where, "method": "tss", "config": config}
         learner = Learner.open(Path(folder, "store"), **settings)
         learned = learner.learn(task)
         texts = [example.input for example in task.test]

@@ -57,7 +57,7 @@ def learnt_chain(path: Path, tasks: int) -> Path:
     from tss.data.demo import demo_tasks
     from tss.demo import OPTIONS
 
-    learner = Learner.open(path, device="cpu", config={**OPTIONS, **SHORT})
+    learner = Learner.open(path, method="tss", device="cpu", config={**OPTIONS, **SHORT})
     for task in demo_tasks(0)[:tasks]:
         short = {"train": task.train[:64], "valid": task.valid[:8], "test": task.test[:8]}
         learner.learn(replace(task, lengths=replace(task.lengths, beams=1, max_target=8), **short))

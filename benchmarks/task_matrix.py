@@ -66,7 +66,7 @@ class Clock:
 def compare(backbone: str, count: int, tests: int) -> list[Figure]:
     tasks = [made_task(number, tests) for number in range(count)]
     with tempfile.TemporaryDirectory() as folder:
-        learner = Learner.open(Path(folder, "store"), backbone, device="cpu", config=STEPS)
+        learner = Learner.open(Path(folder, "store"), backbone, "tss", device="cpu", config=STEPS)
         clock = Clock(learner, tasks)
         learner.learn = clock.learn  # type: ignore[method-assign]
         testing = Testing(probes=False, spot=0.05)

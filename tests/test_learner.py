@@ -67,6 +67,13 @@ def test_tasks_need_no_model(store: Path):
     assert "backbone" not in vars(learner)
 
 
+def test_a_new_store_is_of_tss_plus_and_an_old_one_stays_of_its_method(tmp_path: Path):
+    assert Learner.open(tmp_path / "new", device="cpu").method.label == "TSS+"
+    open_learner(tmp_path / "old", tiny_path("bart"), "tss").learn(toy("pair"))
+    again = Learner.open(tmp_path / "old", device="cpu")
+    assert again.method.label == "TSS" and again.learn(toy("tagging")).warnings == ()
+
+
 def test_a_later_open_needs_no_settings(learner: Learner):
     assert learner.settings.backbone == str(tiny_path("bart")) and learner.settings.method == "tss"
     assert learner.config.adapter.bottleneck == OPTIONS["bottleneck"]

@@ -68,7 +68,7 @@ class Learner(StoreOperations, Finding):
     ) -> Learner:
         """Open a store, or make one. Backbone, method, preset, seed and options are fixed by its first task.
 
-        config: options by key (`tss methods tss` lists them). device: "cpu", "cuda"; by default a GPU if there is one.
+        config: options by key (`tss methods tss+` lists them). device: "cpu", "cuda"; by default a GPU if there is one.
         Raises StoreError if the folder is no store or was made with other settings, ConfigError for bad options.
         """
         given = {"backbone": backbone, "method": method, "preset": preset, "seed": seed}

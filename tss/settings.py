@@ -13,7 +13,7 @@ from tss.errors import ConfigError, StoreError
 @dataclass(frozen=True)
 class Settings:
     backbone: str = "bart-nano"
-    method: str = "tss"
+    method: str = "tss+"
     preset: str = "recommended"
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
