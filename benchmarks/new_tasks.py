@@ -8,6 +8,9 @@
 No method's settings were chosen on them. Similar pairs: aspects of laptops and of restaurants are tagged in reviews,
 names of any type in news and in tweets, and what a hotel's or a restaurant's system says becomes the act it means.
 The other three have no relative: which product a review is about, which site it is from, which domain a reply is of.
+
+NEW/questions.txt has five more, all answered by yes and no, of which only two ask the same (is it praise?): tasks whose
+labels say that they are alike although they are not.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 SIZES = {"train": 600, "valid": 100, "test": 300}
 TEXTS = {"train": 600, "valid": 100, "test": 100}  # of generation, whose tests take longest
+FEW = {"train": 200, "valid": 100, "test": 300}  # of the questions
 PRODUCTS = ("canong3", "nokia6610", "creative", "norton", "diaper", "router")
 DOMAINS = ("attraction", "hotel", "restaurant", "taxi", "train")
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -94,18 +99,42 @@ TASKS: dict[str, tuple[str, Callable[[Read, str], Rows]]] = {
 }
 
 
+def is_it(read: Read, split: str, yes: str, no: str = "", of: str = "", field: str = "text") -> Rows:
+    """Texts of a task whose label is `of`, or all texts of `yes`, against as many others of it, or those of `no`."""
+    rows = read(yes, split)
+    those = [row[field] for row in rows if not of or row["label"] == of]
+    rest = [row[field] for row in (read(no, split) if no else rows) if no or row["label"] != of]
+    random.Random(f"{yes} {split}").shuffle(rest)
+    both = zip(those, rest, strict=False)
+    return [{"text": text, "label": label} for pair in both for text, label in zip(pair, ("yes", "no"), strict=True)]
+
+
+QUESTIONS: dict[str, tuple[str, Callable[[Read, str], Rows]]] = {
+    "praise of places": ("classification", lambda read, split: is_it(read, split, "ccd/yelp", of="positive")),
+    "sport": ("classification", lambda read, split: is_it(read, split, "ccd/agnews", of="Sports")),
+    "praise of goods": ("classification", lambda read, split: is_it(read, split, "ccd/amazon", of="positive")),
+    "hotel": ("classification", lambda read, split: is_it(read, split, "drg/hotel", "drg/restaurant", field="target")),
+    "music": ("classification", lambda read, split: is_it(read, split, "ccd/yahoo", of="Entertainment & Music")),
+}
+
+
 def write(data: Path, out: Path) -> None:
+    _write(data, out, TASKS, "order.txt", SIZES)
+    _write(data, out, QUESTIONS, "questions.txt", FEW)
+
+
+def _write(data: Path, out: Path, tasks: dict[str, Any], order: str, sizes: dict[str, int]) -> None:
     read = reader(data)
-    for name, (kind, made) in TASKS.items():
+    for name, (kind, made) in tasks.items():
         folder = out / name.replace(" ", "-")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "task.json").write_text(json.dumps({"name": name, "kind": kind}) + "\n", encoding="utf-8")
-        for split, size in (TEXTS if kind == "generation" else SIZES).items():
+        for split, size in (TEXTS if kind == "generation" else sizes).items():
             rows = made(read, split)
             random.Random(f"{name} {split}").shuffle(rows)
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[:size])
             (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
-    (out / "order.txt").write_text("".join(f"{name.replace(' ', '-')}\n" for name in TASKS), encoding="utf-8")
+    (out / order).write_text("".join(f"{name.replace(' ', '-')}\n" for name in tasks), encoding="utf-8")
 
 
 def table(runs: Path, dev: bool = False) -> list[str]:
@@ -121,7 +150,8 @@ def table(runs: Path, dev: bool = False) -> list[str]:
             scores = found.setdefault(run.header["label"], {}).setdefault(line["task"], [])
             scores.append(max(at[2] for at in line["curve"]) if dev else next(iter(line["scores"].values())))
     means = {method: {task: fmean(scores) for task, scores in tasks.items()} for method, tasks in found.items()}
-    rows = [[task, *(f"{one[task]:.1f}" if task in one else "–" for one in means.values())] for task in TASKS]
+    learnt = [task for task in {**TASKS, **QUESTIONS} if any(task in one for one in means.values())]
+    rows = [[task, *(f"{one[task]:.1f}" if task in one else "–" for one in means.values())] for task in learnt]
     rows.append(["mean", *(f"{fmean(one.values()):.1f}" for one in means.values())])
     head = [["task", *means], ["---"] * (1 + len(means))]
     return ["| " + " | ".join(row) + " |" for row in [*head, *rows]]
