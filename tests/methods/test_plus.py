@@ -57,6 +57,17 @@ def test_a_first_task_starts_fresh_and_is_supsup_bit_for_bit():
     assert torch.equal(mine.scores, plain.scores) and mine.parent is None and mine.facts()["inherited"] == 0.0
 
 
+def test_of_many_stored_tasks_the_latest_are_screened(monkeypatch):
+    lesson = small_lesson("classification", count=24)
+    method = small_method(lesson, "tss+")
+    monkeypatch.setattr("tss.methods.plus.LATEST", 3)
+    monkeypatch.setattr("tss.methods.plus.unfitness", lambda lesson, split, added: 0.0)
+    kinds = ["classification", "tagging"] * 5
+    method.earlier = [stored(method, f"old {i}", kind) for i, kind in enumerate(kinds)]
+    assert [earlier.name for earlier, _ in method._screen(lesson)] == ["old 4", "old 6", "old 8"]
+    assert [earlier.name for earlier, _ in method._known(lesson)] == [f"old {i}" for i in range(0, 10, 2)]
+
+
 def test_an_inherited_start_has_the_parents_gates_and_fresh_sizes(monkeypatch):
     lesson = small_lesson("classification", count=24)
     method = small_method(lesson, "tss+", sticky=3.0)

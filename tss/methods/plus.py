@@ -9,9 +9,9 @@ similar tasks learnt is inherited whole, with the rows of the head whose labels 
 against the line, or against the `rivals` stored tasks that suit best: those whose features predict the targets best by
 ridge regression with one row left out (classification, tagging), or whose sub-network gives the targets the smallest
 loss (generation, which finds its line in the same way). Each task keeps its gates, as the difference from its parent;
-a line is read by nothing that answers. Cost: a forward pass of a few rows for each stored task of the kind or line of
-texts, and (rivals + 1) x `race_steps` steps. With `company`, stored tasks that know the same labels may answer beside
-the new one (`company.py`).
+a line is read by nothing that answers. Cost: a forward pass of a few rows for each of the latest 64 stored tasks of the
+kind, or each line of texts, and (rivals + 1) x `race_steps` steps. With `company`, stored tasks that know the same
+labels may answer beside the new one (`company.py`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from tss.tasks.batches import IGNORED
 from tss.tasks.lesson import Lesson, Split
 
 SCREENED = 128  # rows that a stored task is judged by
+LATEST = 64  # stored tasks of a kind that are judged: the five-hundredth task shall not wait for all the others
 LEAST_RACE = 16  # training rows below which a race would say nothing
 Start = tuple[Earlier, Remembered] | Line | None  # a stored task, a line, or fresh
 
@@ -135,17 +136,16 @@ class Plus(SupSup):
             return
         self.lines = [*(one for one in self.lines if one is not line), mine][-MOST:]
 
-    def _known(self, lesson: Lesson) -> Iterator[tuple[Earlier, Remembered]]:
-        """Stored tasks of the same kind."""
-        for earlier in self.earlier:
-            if earlier.kind == lesson.kind.name:
-                with suppress(DamagedError):  # `tss verify` tells; a new task can do without it
-                    yield earlier, earlier.read()
+    def _known(self, lesson: Lesson, latest: int = 0) -> Iterator[tuple[Earlier, Remembered]]:
+        """Stored tasks of the same kind; only so many of the latest, or 0: all."""
+        for earlier in [one for one in self.earlier if one.kind == lesson.kind.name][-latest:]:
+            with suppress(DamagedError):  # `tss verify` tells; a new task can do without it
+                yield earlier, earlier.read()
 
     def _screen(self, lesson: Lesson) -> list[tuple[Earlier, Remembered]]:
         """Stored tasks of the same kind, the most suitable first."""
-        split = Split(lesson.train.rows[:SCREENED], lesson.train.gold[:SCREENED])
-        found = [(unfitness(lesson, split, self.recall(one[1].kept)), one) for one in self._known(lesson)]
+        split = lesson.train.first(SCREENED)
+        found = [(unfitness(lesson, split, self.recall(one[1].kept)), one) for one in self._known(lesson, LATEST)]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
     def _race(self, lesson: Lesson, starts: Sequence[Start], train: Train) -> Start:
