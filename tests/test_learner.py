@@ -8,11 +8,13 @@ from shutil import copytree
 import pytest
 import torch
 from shared_checks import OPTIONS, answers, assert_same_bits, open_learner, state
+from small_lessons import small_task
 from tiny import tiny_path
 from toy_tasks import inputs, toy
 
 from tss import Learner, Task
 from tss.learning import probes
+from tss.learning.loop import Training
 from tss.methods import supsup
 
 KINDS = ("pair", "tagging", "generation")
@@ -197,6 +199,20 @@ def test_a_plan_changes_nothing(copy: Path, store: Path):
     for one in (learner, unplanned):
         one.learn(toy("classification"))
     assert_same_bits(state(learner, "toy classification"), state(unplanned, "toy classification"))
+
+
+def test_a_plan_counts_what_a_method_trains_before_the_task_and_trains_little_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    learner = open_learner(tmp_path / "store", tiny_path("bart"), "tss+", race_steps=5, rivals=1)
+    first = learner.plan(small_task("classification", 24, name="one"))
+    learner.learn(small_task("classification", 24, name="one"))
+    made: list[int] = []
+    run = Training.run
+    monkeypatch.setattr(Training, "run", lambda self: made.append(self.total) or run(self))
+    second = learner.plan(small_task("classification", 24, name="two", seed=1))
+    assert (first["steps_before"], second["steps_before"]) == (0, 10)  # its line and a fresh start, five steps each
+    assert second["steps"] == first["steps"] == OPTIONS["max_steps"] and max(made) == 3 and len(made) == 3
 
 
 @pytest.mark.parametrize(("score", "what"), [(-1.0, "empty"), (1.0, "full")])

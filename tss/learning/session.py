@@ -89,17 +89,25 @@ def _inner(config: LearningConfig, ranks: Ranks = ALONE) -> Train:
 
 def estimate(lesson: Lesson, method: Method, config: LearningConfig) -> dict[str, Any]:
     """What learning would take, from the plan and three timed steps. The method given is used up."""
-    few = replace(config, max_steps=3, min_steps=1, dev_examples=1)
-    method.begin(lesson, _inner(few))  # what a method trains before the task is not timed
+    few: dict[str, Any] = {"max_steps": 3, "min_steps": 1, "dev_examples": 1}
+    before = 0
+
+    def inner(lessons: Sequence[Lesson], method: Method, **changed: Any) -> Outcome:
+        nonlocal before
+        before += Training(lessons, method, replace(config, **changed), None, None).total
+        return train(lessons, method, replace(config, **{**changed, **few}))
+
+    method.begin(lesson, inner)
     whole = Training([lesson], method, config, None, None)
-    timed = Training([lesson], method, few, None, None).run()
+    timed = Training([lesson], method, replace(config, **few), None, None).run()
     gates = method.kept().gates
     return {
         "task": lesson.name,
         "method": method.label,
         "steps": whole.total,
         "least_steps": min(config.min_steps, whole.total),
-        "seconds": round(timed.seconds / timed.steps * whole.total, 1),
+        "steps_before": before,  # of races, probes and the like
+        "seconds": round(timed.seconds / timed.steps * (before + whole.total), 1),
         "trainable": sum(p.numel() for p in whole.parameters),
         "gate_bytes": 0 if gates is None else (gates.numel() + 7) // 8,
         "head_bytes": 4 * sum(p.numel() for p in lesson.head.parameters()),
