@@ -95,7 +95,7 @@ def estimate(lesson: Lesson, method: Method, config: LearningConfig) -> dict[str
     def inner(lessons: Sequence[Lesson], method: Method, **changed: Any) -> Outcome:
         nonlocal before
         before += Training(lessons, method, replace(config, **changed), None, None).total
-        return train(lessons, method, replace(config, **{**changed, **few}))
+        return _inner(config)(lessons, method, **{**changed, **few})
 
     method.begin(lesson, inner)
     whole = Training([lesson], method, config, None, None)

@@ -37,9 +37,12 @@ class Line:
     head: Mapping[str, Tensor]
 
     def suits(self, kind: str, pair: bool, labels: Sequence[str]) -> bool:
-        """Whether a task that asks alike may start from it: enough labels, and half of its own, are known."""
+        """Whether a task that asks alike may start from it: enough labels, and half of its own, are known, or both
+        have none, as texts."""
+        if (kind, pair) != (self.kind, self.pair):
+            return False
         shared = len(set(labels) & set(self.labels))
-        return (kind, pair) == (self.kind, self.pair) and shared >= ALIKE and 2 * shared >= len(set(labels))
+        return not (labels or self.labels) or (shared >= ALIKE and 2 * shared >= len(set(labels)))
 
     def start(self) -> Remembered:
         """As what a stored task would hand on."""

@@ -110,19 +110,20 @@ class Plus(SupSup):
         return self.config.sticky * fresh.abs() * torch.where(self._chosen.kept.gates, 1.0, -1.0)
 
     def _suitable_line(self, lesson: Lesson) -> Line | None:
-        """The line that the task may start from: that of its labels with most rows behind it; for texts, which have no
-        labels, the one whose sub-network gives them the smallest loss."""
+        """The line that the task may start from: of those of its labels the one with most rows behind it; for texts,
+        which have no labels, the one whose sub-network gives them the smallest loss."""
         kind = lesson.kind
         if kind.name not in kinds_in("lined", self.config.lined):
             return None
-        if kind.by_loss:
-            split, signed = lesson.train.first(SCREENED), kind.name in self.config.signed_kinds()
-            lines = [line for line in self.lines if line.kind == kind.name]
-            passes = [self.recall(self.as_kept(line.scores, signed)) for line in lines]
-            losses = [unfitness(lesson, split, each) for each in passes]
-            return lines[losses.index(min(losses))] if lines else None
         found = [line for line in self.lines if line.suits(kind.name, lesson.pair, kind.labels)]
-        return max(found, key=lambda line: line.rows, default=None)
+        if not kind.by_loss:
+            return max(found, key=lambda line: line.rows, default=None)
+        split, signed = lesson.train.first(SCREENED), kind.name in self.config.signed_kinds()
+        return min(
+            found,
+            key=lambda line: unfitness(lesson, split, self.recall(self.as_kept(line.scores, signed))),
+            default=None,
+        )
 
     def _join(self, lesson: Lesson) -> None:
         """The line moves on to the task just learnt; one that a fresh start has beaten stays, unless it saw less."""
