@@ -51,7 +51,7 @@ def numbers(grid: Grid, cell: Cell) -> list[dict[str, Any]]:
     lines = read_log(grid.log(cell))
     for line in lines:
         line["facts"].pop("seconds")
-        del line["file"], line["bytes"]  # a task's file also holds how long it took
+        del line["file"], line["bytes"], line["wall"]  # a task's file also holds how long it took
     return lines
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from tss.bench.examples import test, tested
@@ -68,10 +69,11 @@ def run_sequence(
     if len(lines) < len(tasks) and learner.method.joint and tasks[0].name not in learner.store.index().names():
         learnt = {one.name: one for one in learner.learn_together(tasks, progress=watch)}
     for k in range(len(lines), len(tasks)):
-        name = tasks[k].name
+        name, begun = tasks[k].name, monotonic()
         if name not in learner.store.index().names():
             learnt[name] = learner.learn(tasks[k], progress=watch)
         line = _Testing(learner, tasks, lines, testing or Testing()).line(learnt.pop(name, None))
+        line["wall"] = round(monotonic() - begun, 3)  # seconds of all of it: races, training, tests
         append(log, line)
         lines.append(line)
         if told:
