@@ -16,8 +16,9 @@ from tss import Task
 from tss.errors import BackboneError, ConfigError, TaskError
 from tss.learning.loop import train
 from tss.learning.schedule import LearningConfig
-from tss.methods.lamol import Lamol, shares
+from tss.methods.lamol import Lamol, covered, shares
 from tss.methods.lamol_forms import ANSWER, GENERATE, generation_row, mark, parse, places
+from tss.tasks.batches import Batch
 from tss.tasks.kind import ReadingConfig
 from tss.tasks.lesson import Lesson
 from tss.tasks.metrics import NO_ANSWER
@@ -36,6 +37,12 @@ def begun(lesson: Lesson, **options) -> Lamol:
     return method
 
 
+def trained_on(method: Lamol, lesson: Lesson) -> Batch:
+    """All training rows as one batch, as the loop makes it."""
+    (mixed,) = method.lessons(lesson)
+    return mixed.table(mixed.train).batch(range(len(mixed.train)))
+
+
 def test_a_decoder_has_the_published_sequences():
     for task, context, question, answer in (
         (REVIEW, "the film", " sound bad, good?", "good"),
@@ -45,10 +52,10 @@ def test_a_decoder_has_the_published_sequences():
         text, row = lesson.backbone.text, lesson.train.rows[0]
         asked = [*text.tokens(context), *text.tokens(question), *text.tokens("__ans__")]
         assert row.ids == asked and row.target == [*text.tokens(answer), text.end]
-        form, place = generation_row(lesson.backbone, row, mark(text, GENERATE))
+        form = generation_row(lesson.backbone, row, mark(text, GENERATE))
         assert form.ids + form.target == [*text.tokens("__gen__"), *asked, *text.tokens(answer), text.end]
         assert form.ids == text.tokens("__gen__")  # all but the mark itself is learnt
-        assert form.target[place : place + len(mark(text, ANSWER))] == mark(text, ANSWER)
+        assert len(places(form.target, mark(text, ANSWER))) == 1
 
 
 def test_a_decoder_reads_and_writes_in_one_row_without_a_separator():
@@ -67,10 +74,9 @@ def test_the_port_reads_with_the_encoder_and_writes_with_the_decoder():
     asked = [*text.tokens("the film"), *text.tokens(" sound bad, good?"), *mark(text, ANSWER)]
     assert row.ids == [*text.opening, *asked, *text.closing]
     assert row.target == [*text.opening, *text.tokens("good"), text.end]
-    form, place = generation_row(lesson.backbone, row, mark(text, GENERATE))
+    form = generation_row(lesson.backbone, row, mark(text, GENERATE))
     assert form.ids == [*text.opening, *mark(text, GENERATE), *text.closing]
     assert form.target == [*text.opening, *asked, *text.tokens("good"), text.end]
-    assert form.target[place : place + len(mark(text, ANSWER))] == mark(text, ANSWER)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bart"])
@@ -79,9 +85,9 @@ def test_forms_fit_the_backbone(family: str):
     lesson = lesson_of(long, family)
     row, text = lesson.train.rows[0], lesson.backbone.text
     assert row.cut and places(row.ids, mark(text, ANSWER))  # the context is cut, never the question
-    form, place = generation_row(lesson.backbone, row, mark(text, GENERATE))
+    form = generation_row(lesson.backbone, row, mark(text, GENERATE))
     both = len(form.target) + (len(form.ids) if family == "gpt2" else 0)
-    assert both <= lesson.backbone.longest and places(form.target, mark(text, ANSWER)) == [place]
+    assert both <= lesson.backbone.longest and len(places(form.target, mark(text, ANSWER))) == 1
 
 
 def test_marks_in_a_users_text_are_spelt_out():
@@ -94,20 +100,41 @@ def test_marks_in_a_users_text_are_spelt_out():
 def test_the_loss_of_both_forms():
     lesson = lesson_of(REVIEW)
     method = begun(lesson, lamol_lambda=0.25)
-    batch, text, model = lesson.batch(lesson.train.rows), lesson.backbone.text, lesson.backbone.model
+    text, model = lesson.backbone.text, lesson.backbone.model
+    batch = trained_on(method, lesson)
     total = {"task": [0.0, 0.0], "generation": [0.0, 0.0]}
     for row in lesson.train.rows:
-        form, place = generation_row(lesson.backbone, row, mark(text, GENERATE))
+        form = generation_row(lesson.backbone, row, mark(text, GENERATE))
         for name, one in (("task", row), ("generation", form)):
             logits = model(torch.tensor([one.ids + one.target])).logits[0, len(one.ids) - 1 : -1]
             each = F.cross_entropy(logits, torch.tensor(one.target), reduction="none")
             weight = torch.ones(len(one.target))
             if name == "generation":
+                (place,) = places(form.target, mark(text, ANSWER))
                 weight[place : place + len(mark(text, ANSWER))] = 5.0
             total[name][0] += float((each * weight).sum())
             total[name][1] += float(weight.sum())
     task, generation = (total[name][0] / total[name][1] for name in ("task", "generation"))
     assert method.loss(lesson, batch).item() == pytest.approx(task + 0.25 * generation, rel=1e-4)
+
+
+def test_where_a_mark_stands():
+    ids = torch.tensor([[1, 7, 8, 2, 7, 8], [7, 1, 8, 8, 7, 7], [7, 8, 7, 8, 3, -100]])
+    found = covered(ids, torch.tensor([7, 8])).int().tolist()
+    assert found == [[0, 1, 1, 0, 1, 1], [0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0]]
+    assert not covered(ids, torch.tensor([7, 8, 7, 7])).any() and covered(ids, torch.tensor([3])).sum() == 1
+
+
+def test_pieces_of_a_batch_keep_both_forms_of_their_rows():
+    lesson = lesson_of(small_task("classification", 12))
+    method = begun(lesson)
+    batch = trained_on(method, lesson)
+    for piece in batch.split(3):
+        for i, number in enumerate(piece.numbers):
+            row, form = lesson.train.rows[number], method._forms[number]
+            assert piece.ids[i, : len(row.ids)].tolist() == row.ids
+            assert piece.beside.target[i, : len(form.target)].tolist() == form.target
+    assert sum(len(piece) for piece in batch.split(3)) == 12
 
 
 @pytest.mark.parametrize(
@@ -164,15 +191,18 @@ def test_pseudo_examples_join_the_task_in_both_forms(monkeypatch, tokens: bool):
     method.begin(lesson, train)
     text = lesson.backbone.text
     starts = ["__1__", "__2__"] if tokens else ["__gen__"] * 2
-    assert [ids.tolist() for ids, _ in asked] == [[text.tokens(start)] * 3 for start in starts]  # 6 = 0.5 * 12
+    # 6 = 0.5 * 12, at once where the marks are the same; every second text of a draw can be used
+    drawn = [[text.tokens(start)] * 3 for start in starts] if tokens else [[text.tokens("__gen__")] * 6]
+    kept = [start for start in starts for _ in range(2)] if tokens else ["__gen__"] * 3
+    assert [ids.tolist() for ids, _ in asked] == drawn
     assert all(limits["top_k"] == 7 for _, limits in asked)
-    assert method.facts() == {"port": 0.0, "pseudo_drawn": 6.0, "pseudo_kept": 4.0}
+    assert method.facts() == {"port": 0.0, "pseudo_drawn": 6.0, "pseudo_kept": len(kept)}
     mixed = method.lessons(lesson)[0]
-    assert len(mixed.train) == 16 and mixed.valid is lesson.valid and mixed.head is lesson.head
+    assert len(mixed.train) == 12 + len(kept) and mixed.valid is lesson.valid and mixed.head is lesson.head
     assert text.decode(mixed.train.rows[12].target) == "bad"
     own = "__3__" if tokens else "__gen__"
-    forms = [form.ids for form, _ in method._forms]
-    assert forms == [text.tokens(own)] * 12 + [text.tokens(start) for start in starts for _ in range(2)]
+    forms = [form.ids for form in method._forms]
+    assert forms == [text.tokens(own)] * 12 + [text.tokens(start) for start in kept]
     outcome = train([mixed], method, LearningConfig(max_steps=2, batch_size=16, eval_steps=2))
     assert outcome.steps == 2
 

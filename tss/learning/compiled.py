@@ -51,9 +51,8 @@ def compiled(method: Method) -> Loss:
 
     def loss(lesson: Lesson, batch: Batch) -> Tensor:
         if lesson not in ready:
-            ready[lesson] = torch.compile(
-                lambda ids, mask, target, *packing: of(lesson, Batch(ids, mask, target, (), packing))
-            )
-        return ready[lesson](batch.ids, batch.mask, batch.target, *batch.packing)
+            like = replace(batch, numbers=())
+            ready[lesson] = torch.compile(lambda *tensors: of(lesson, like.holding(tensors)))
+        return ready[lesson](*batch.tensors())
 
     return loss

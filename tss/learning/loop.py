@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -223,12 +222,12 @@ class Training:
     def _pass(self, lesson: Lesson, batch: Batch, share: float = 1.0) -> tuple[Callable[..., Outputs], list[Tensor]]:
         """What gives the loss and the gradients of a batch that counts `share`, and the tensors it is given."""
 
-        def derive(ids: Tensor, mask: Tensor, target: Tensor, *packing: Tensor) -> Outputs:
-            loss = self.loss(lesson, replace(batch, ids=ids, mask=mask, target=target, packing=packing))
+        def derive(*tensors: Tensor) -> Outputs:
+            loss = self.loss(lesson, batch.holding(tensors))
             loss = loss if share == 1.0 else loss * share
             return loss.detach(), *torch.autograd.grad(loss, self.parameters, allow_unused=True)
 
-        return partial(self.repeatable, derive), [batch.ids, batch.mask, batch.target, *batch.packing]
+        return partial(self.repeatable, derive), batch.tensors()
 
     def _evaluate(self) -> float:
         """Dev score of all lessons (minus the loss where that decides); keeps the best state."""

@@ -145,8 +145,8 @@ class Ctr(Hat):
         found = []
         for width in WINDOWS:
             weight, bias = self.routing[f"conv{width}"][site], self.routing[f"conv{width}_bias"][site]
-            moved = F.relu(F.conv1d(F.pad(rows, (0, width - 1)), weight, bias))  # windows that begin at each token
-            found.append(moved.masked_fill(outside, 0.0).amax(dim=-1))
+            moved = F.conv1d(F.pad(rows, (0, width - 1)), weight, bias)  # windows that begin at each token
+            found.append(F.relu(moved.masked_fill(outside, -torch.inf).amax(dim=-1)))  # as relu rises, it may come last
         return torch.cat(found, dim=-1).unflatten(0, (-1, tasks))
 
     def _open(self, logits: Tensor) -> Tensor:

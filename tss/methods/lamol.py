@@ -17,7 +17,8 @@ of earlier tasks: 228 examples at 0.05 give none from task 14 on. `lamol_task_to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
@@ -75,11 +76,17 @@ def shares(examples: int, gamma: float, tasks: int, rounding: str = "even") -> l
     return [total // tasks + (i < spare) for i in range(tasks)]
 
 
+def covered(ids: Tensor, sought: Tensor) -> Tensor:
+    """Which places belong to an occurrence of a mark. ids [batch, m]; sought [n] -> bool [batch, m]"""
+    begins = (ids.unfold(1, len(sought), 1) == sought).all(dim=-1)
+    room = ids.shape[1] - begins.shape[1]
+    return torch.stack([F.pad(begins, (i, room - i)) for i in range(room + 1)]).any(dim=0)
+
+
 class Lamol(Ncl):
     label = "LAMOL (port)"
     family = "replay"
     kinds = {"classification": Named, "generation": Asked}
-    steady = False  # a batch brings its generation forms by their numbers
     Config: ClassVar[type] = LamolConfig
 
     def __init__(self, backbone, adapters, config, seed):
@@ -91,7 +98,8 @@ class Lamol(Ncl):
         self.learnt = 0
         self.pseudo: list[Row] = []  # task forms of what was drawn
         self.drawn = 0
-        self._forms: list[tuple[Row, int]] = []  # generation form of each training row and of each pseudo-example
+        self._forms: list[Row] = []  # generation form of each training row and of each pseudo-example
+        self._answer = torch.tensor(mark(backbone.text, ANSWER), device=self.device)
 
     def begin(self, lesson: Lesson, train: Train) -> None:
         super().begin(lesson, train)
@@ -102,19 +110,21 @@ class Lamol(Ncl):
         self._forms = [generation_row(self.backbone, row, own) for row in lesson.train.rows]
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed_of("lamol", lesson.seed_key))
+            wanted = Counter[tuple[int, ...]]()  # tasks that begin with the same mark are drawn together
             for task, count in enumerate(counts):
-                start = self._start(task)
-                limit = lesson.kind.limit(self.backbone)
+                wanted[tuple(self._start(task))] += count
+            limit = lesson.kind.limit(self.backbone)
+            for start, count in wanted.items():
                 found = [parse(self.backbone, ids, limit) for ids in self._draw(lesson, start, count)]
                 kept = [row for row in found if row is not None]
                 self.pseudo += kept
                 self._forms += [generation_row(self.backbone, row, start) for row in kept]
 
-    def _start(self, task: int) -> list[int]:
+    def _start(self, task: int) -> Sequence[int]:
         """The mark before the generation forms of task number `task`, from 0."""
         return mark(self.backbone.text, f"__{task + 1}__" if self.config.lamol_task_tokens else GENERATE)
 
-    def _draw(self, lesson: Lesson, start: list[int], count: int) -> Iterator[list[int]]:
+    def _draw(self, lesson: Lesson, start: Sequence[int], count: int) -> Iterator[list[int]]:
         """Texts that the LM writes after a mark."""
         opening, closing = ends(self.backbone)
         ids = torch.tensor([*opening, *start, *closing], device=self.device)
@@ -131,7 +141,8 @@ class Lamol(Ncl):
         """The task with the pseudo-examples among its training rows; what is chosen by is its own dev split."""
         mixed = Lesson(lesson.backbone, lesson.kind, lesson.name, lesson.seed_key)
         mixed.head, mixed.valid, mixed.test = lesson.head, lesson.valid, lesson.test
-        mixed.train = Split([*lesson.train.rows, *self.pseudo], [*lesson.train.gold, *[None] * len(self.pseudo)])
+        rows, gold = [*lesson.train.rows, *self.pseudo], [*lesson.train.gold, *[None] * len(self.pseudo)]
+        mixed.train = Split(rows, gold, self._forms)
         return [mixed]
 
     def groups(self) -> list[Group]:
@@ -143,18 +154,15 @@ class Lamol(Ncl):
 
     def loss(self, lesson: Lesson, batch: Batch) -> Tensor:
         added = self.passing(batch)
-        return lesson.loss(batch, added) + self.config.lamol_lambda * self._generation_loss(lesson, batch, added)
+        assert batch.beside is not None
+        generation = self._generation_loss(lesson, batch.beside, added)
+        return lesson.loss(batch, added) + self.config.lamol_lambda * generation
 
     def _generation_loss(self, lesson: Lesson, batch: Batch, added: Pass) -> Tensor:
-        forms = [self._forms[i] for i in batch.numbers]
-        whole = lesson.batch([form for form, _ in forms])
-        logits = lesson.logits(whole, added).float()
-        weight = torch.ones(whole.target.shape)
-        for row, (_, place) in zip(weight, forms, strict=True):
-            row[place : place + len(mark(self.backbone.text, ANSWER))] = self.config.lamol_answer_weight
-        weight = weight.to(self.device) * (whole.target != IGNORED)
-        each = F.cross_entropy(logits.transpose(1, 2), whole.target, ignore_index=IGNORED, reduction="none")
-        return (each * weight).sum() / weight.sum()
+        logits, target = lesson.logits(batch, added).float(), batch.target
+        each = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=IGNORED, reduction="none")
+        weight = torch.where(covered(target, self._answer), self.config.lamol_answer_weight, 1.0) * (target != IGNORED)
+        return (each.view_as(weight) * weight).sum() / weight.sum()
 
     def end(self, lesson: Lesson) -> None:
         self.learnt += 1

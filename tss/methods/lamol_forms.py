@@ -54,8 +54,8 @@ def task_row(backbone, asked: list[int], answer: list[int], limit: int, cut: boo
     return Row([*opening, *asked[-room:], *closing], target, cut or len(asked) > room)
 
 
-def generation_row(backbone, row: Row, start: list[int]) -> tuple[Row, int]:
-    """The generation form of a task form that begins with the mark `start`, and where its answer mark begins.
+def generation_row(backbone, row: Row, start: Sequence[int]) -> Row:
+    """The generation form of a task form, which begins with the mark `start`.
 
     What exceeds the backbone's positions is cut off the beginning of the context.
     """
@@ -66,7 +66,7 @@ def generation_row(backbone, row: Row, start: list[int]) -> tuple[Row, int]:
     if backbone.longest is not None:
         used = len(source) if backbone.layout.family == "decoder" else 0
         asked = asked[-max(backbone.longest - used - len(before) - len(answer), 1) :]
-    return Row(source, [*before, *asked, *answer]), len(before) + len(asked) - len(mark(text, ANSWER))
+    return Row(source, [*before, *asked, *answer])
 
 
 def parse(backbone, ids: Sequence[int], limit: int) -> Row | None:

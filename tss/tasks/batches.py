@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ class Batch:
 
     packing: how the rows fit into fewer, fuller ones, for who can compute those. Of the ids, and of a target that is a
     text of its own: [packed rows, places], the flat index into the padded tensor that stands there, or -1 for nothing.
+    beside: the same rows in another form, for a method that learns from both.
     """
 
     ids: Tensor
@@ -38,24 +39,33 @@ class Batch:
     target: Tensor
     numbers: tuple[int, ...]
     packing: tuple[Tensor, ...] = ()
+    beside: Batch | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
+    def tensors(self) -> list[Tensor]:
+        """All that it holds, in the order of `holding`."""
+        own = [self.ids, self.mask, self.target, *self.packing]
+        return own if self.beside is None else [*own, *self.beside.tensors()]
+
+    def holding(self, tensors: Sequence[Tensor]) -> Batch:
+        """The same with other tensors."""
+        count = 3 + len(self.packing)
+        ids, mask, target, *packing = tensors[:count]
+        beside = None if self.beside is None else self.beside.holding(tensors[count:])
+        return Batch(ids, mask, target, self.numbers, tuple(packing), beside)
+
     def to(self, device: torch.device) -> Batch:
-        packing = tuple(each.to(device) for each in self.packing)
-        ids, mask, target = (each.to(device) for each in (self.ids, self.mask, self.target))
-        return Batch(ids, mask, target, self.numbers, packing)
+        return self.holding([each.to(device) for each in self.tensors()])
 
     def split(self, parts: int) -> list[Batch]:
         """At most `parts` smaller batches with the same rows, not packed."""
         size = -(-len(self) // parts)
-        return [
-            Batch(
-                self.ids[i : i + size], self.mask[i : i + size], self.target[i : i + size], self.numbers[i : i + size]
-            )
-            for i in range(0, len(self), size)
-        ]
+        whole = replace(self, packing=())
+        cuts = [slice(i, i + size) for i in range(0, len(self), size)]
+        pieces = [whole.holding([each[cut] for each in whole.tensors()]) for cut in cuts]
+        return [replace(piece, numbers=self.numbers[cut]) for piece, cut in zip(pieces, cuts, strict=True)]
 
 
 def collate(rows: Sequence[Row], numbers: Sequence[int], pad: int, single: bool, length: int = 0) -> Batch:
@@ -78,22 +88,28 @@ def _padded(lists: Sequence[list[int]], fill: int, width: int) -> Tensor:
 
 
 class Table:
-    """All rows of a split padded once and kept on the device, so that a batch is a few gathers there."""
+    """All rows of a split padded once and kept on the device, so that a batch is a few gathers there.
 
-    def __init__(self, rows: Sequence[Row], pad: int, single: bool, device: torch.device):
+    beside: another form of each row, texts for a text, which every batch then brings along.
+    """
+
+    def __init__(self, rows: Sequence[Row], pad: int, single: bool, device: torch.device, beside: Sequence[Row] = ()):
         self.whole = collate(rows, (), pad, single).to(device)
         self.lengths = [len(row.ids) for row in rows]
         self.targets = [len(row.target) for row in rows]
         self.aligned = bool(rows[0].places)  # a target for each id
         self.single = single
+        self.beside = Table(beside, pad, False, device) if beside else None
 
     def batch(self, numbers: Sequence[int], rounded: bool = False, packed: bool = False) -> Batch:
         """These rows, padded to the longest among them; `rounded`: to the next rung, so that few shapes occur.
 
         `packed`: padded to the longest of all, which costs nothing where only the packed rows are computed.
         """
-        if packed:
-            return self._packed(numbers)
+        batch = self._packed(numbers) if packed else self._padded(numbers, rounded)
+        return batch if self.beside is None else replace(batch, beside=self.beside.batch(numbers, rounded))
+
+    def _padded(self, numbers: Sequence[int], rounded: bool) -> Batch:
         length = self._width([self.lengths[i] for i in numbers], rounded, self.whole.ids)
         index = torch.tensor(numbers).to(self.whole.ids.device)
         ids, mask = (t[:, :length].index_select(0, index) for t in (self.whole.ids, self.whole.mask))

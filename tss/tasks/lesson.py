@@ -21,10 +21,11 @@ Forward = Callable[["Lesson", int, Batch], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Split:
-    """Encoded rows with what they should become."""
+    """Encoded rows with what they should become. beside: another form of each, for a method that learns from both."""
 
     rows: list[Row]
     gold: list[Any]
+    beside: Sequence[Row] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -33,7 +34,7 @@ class Split:
         return [len(row.ids) for row in self.rows]
 
     def first(self, count: int) -> Split:
-        return self if count >= len(self) else Split(self.rows[:count], self.gold[:count])
+        return self if count >= len(self) else Split(self.rows[:count], self.gold[:count], self.beside[:count])
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Lesson:
 
     def table(self, split: Split) -> Table:
         """A split on the backbone's device, for batches made again and again."""
-        return Table(split.rows, self.backbone.text.pad, self.kind.single, self.backbone.device)
+        return Table(split.rows, self.backbone.text.pad, self.kind.single, self.backbone.device, split.beside)
 
     def batches(self, rows: Sequence[Row], size: int) -> Iterator[Batch]:
         """All rows once, in a fixed order, like lengths together."""
