@@ -4,7 +4,8 @@
 
 A line a method: the orders to be run, by sequence, and the seconds that cells of the same method and sequence took to
 train on average; tests come on top. "?" where none has been run. A method that cannot learn all tasks of a sequence
-(LAMOL: the mixed one, as in the paper) lacks nothing there. `tss bench run --lacking results/raw/grid.jsonl.xz …` runs them.
+(LAMOL: the mixed one, as in the paper) lacks nothing there.
+`tss bench run --lacking results/raw/grid.jsonl.xz …` runs them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write the benchmark's record into results/README.md and the head of README.md, from packed grids and nothing else.
+"""Write the benchmark's record into results/README.md, the head of README.md and a picture, from packed grids alone.
 
 python benchmarks/record.py results/raw/grid.jsonl.xz results/raw/plus.jsonl.xz    # by default all in results/raw
 python benchmarks/record.py --check                                                # exits 1 if a page differs
@@ -12,6 +12,8 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+
+from record_picture import picture
 
 from tss.backbones.adapters import AdapterConfig
 from tss.bench import published
@@ -40,6 +42,7 @@ SHOWN = (
     "Notes",
 )
 START, END = "<!-- record -->\n", "<!-- end record -->"
+PICTURE, ALT = "results/record.svg", "mean of the five families by system, mixed and apart, with the range over orders"
 
 
 # --- grids ---------------------------------------------------------------------------------------
@@ -178,6 +181,8 @@ def readme(groups: Sequence[Parts], command: str) -> str:
     for parts in groups:
         said, measured = next(iter(parts.items()))
         out += [f"{settings_of(measured.runs)} Mean over {said} (3 and 4 served tuning).\n"]
+        if parts is groups[0] and picture(measured):
+            out += [f"![{ALT}]({PICTURE})\n"]
         found = [one for setting in SETTINGS if (one := compact(measured, setting)).rows]
         out += [markdown(found).replace("## ", "### "), verdicts(measured)]
     out.append(f"All tables, intervals and claims: [results/README.md](results/README.md). Made by `{command}`.")
@@ -198,7 +203,7 @@ def record(groups: Sequence[Parts], command: str) -> str:
 
 
 def pages(files: Sequence[Path]) -> dict[Path, str]:
-    """Both pages as they should be."""
+    """Both pages and the picture as they should be."""
     groups = [by_orders(runs) for runs in merged([read_runs(file) for file in files])]
     names = " ".join(str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else file.name for file in files)
     command = f"python benchmarks/record.py {names}"
@@ -210,6 +215,8 @@ def pages(files: Sequence[Path]) -> dict[Path, str]:
         if not found or not ended:
             raise SystemExit(f"{page} has no place for the record: a line {START.strip()} and a line {END}")
         out[ROOT / page] = before + block + after
+    if groups and (drawn := picture(next(iter(groups[0].values())))):
+        out[ROOT / PICTURE] = drawn
     return out
 
 
@@ -220,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     files = [path.resolve() for path in given.grids] or sorted((ROOT / "results" / "raw").glob("*.jsonl.xz"))
     for page, text in pages(files).items():
-        if given.check and page.read_text("utf-8") != text:
+        if given.check and (not page.exists() or page.read_text("utf-8") != text):
             raise SystemExit(
                 f"{page.name} does not say what {', '.join(file.name for file in files)} say: run this script"
             )

@@ -29,6 +29,7 @@ def record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         (tmp_path / page).write_text(PAGE)
     yield record
     sys.modules.pop("record", None)
+    sys.modules.pop("record_picture", None)
 
 
 @pytest.fixture
@@ -71,6 +72,24 @@ def test_both_pages(record, quick, tmp_path: Path):
     record.main(["--check"])
     (tmp_path / "README.md").write_text(page.replace("63.96", "64.96"))
     with pytest.raises(SystemExit, match="README.md does not say what one.jsonl.xz, two.jsonl.xz say"):
+        record.main(["--check"])
+
+
+def test_the_picture(record, tmp_path: Path):
+    """Only what has all five families is in it; each order's mean lies on the line, and a changed picture is noticed."""
+    from tss.data.sequences import FAMILIES
+
+    whole = write_runs(tmp_path / "whole", [*FAMILIES, "heterogeneous"], [0, 1], ["tss", "supsup"])
+    part = write_runs(tmp_path / "part", ["ner"], [0, 1], ["ewc"])
+    pack([whole, part], tmp_path / "results" / "raw" / "grid.jsonl.xz")
+    record.main([])
+    drawn = (tmp_path / "results" / "record.svg").read_text()
+    assert ">TSS<" in drawn and ">SupSup<" in drawn and ">EWC<" not in drawn
+    assert drawn.count("<circle") == 2 + 2 * 2 and "-0.0" not in drawn  # the key, and two settings of two systems
+    assert "(results/record.svg)" in (tmp_path / "README.md").read_text()
+    record.main(["--check"])
+    (tmp_path / "results" / "record.svg").write_text(drawn.replace("TSS", "TTS"))
+    with pytest.raises(SystemExit, match="record.svg does not say"):
         record.main(["--check"])
 
 
