@@ -1,9 +1,10 @@
 """Does TSS+ transfer where tasks are similar? The 17 small ASC tasks cross-validated, with seven times the tests.
 
-    python benchmarks/asc_folds.py DATA FOLDS     # from what `tss data prepare` wrote: folders, and FOLDS/fold0.txt …
+    python benchmarks/asc_folds.py write DATA FOLDS   # from what `tss data prepare` wrote: folders, FOLDS/fold0.txt …
     tss bench run --data DATA --out RUNS --sequences FOLDS/fold0.txt,FOLDS/fold1.txt,… --orders 0 \\
         --methods tss+,supsup,one-adapter,tss
-    python benchmarks/asc_folds.py --runs RUNS FOLDS   # a table
+    python benchmarks/asc_folds.py collect RUNS FOLDS --out results/asc_folds.jsonl.xz
+    python benchmarks/asc_folds.py lines results/asc_folds.jsonl.xz                        # a table
 
 In the benchmark these tasks have tests of 15 to 85 rows, with which three points of macro-F1 are noise. Here the rows
 of train and valid (the benchmark's tests stay unread) are cut into five folds by text; fold k is the test of its own
@@ -16,9 +17,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +34,7 @@ FOLDS, DRAWS = 5, 1000
 LARGE = ("asc/laptop", "asc/restaurant")
 SMALL = tuple(task for task in sorted(sequence("asc")) if task not in LARGE)
 Row = dict[str, str]
+Line = dict[str, Any]
 Answers = dict[str, tuple[list[str], Sums]]  # by task: the text of each row, and what its answers count
 
 
@@ -70,15 +74,27 @@ def read(file: Path) -> list[Row]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def answers(runs: Runs, out: Path) -> dict[str, Answers]:
-    """By method, what it answered when it had just learnt each task, all folds put together."""
-    found: dict[str, dict[str, list[tuple[list[str], Sums]]]] = defaultdict(lambda: defaultdict(list))
+def collect(runs: Runs, out: Path) -> list[Line]:
+    """What each method answered to the rows of each fold when it had just learnt the task; texts become numbers."""
+    found = []
     for run in runs.runs:
         for described, line in zip(run.header["tasks"], run.lines, strict=False):
             if described["name"] in SMALL:
-                fold = out / Path(described["ref"]).parent.name / described["name"].split("/")[1]
-                texts = [row["text"] for row in read(fold / "test.jsonl")]
-                found[run.header["label"]][described["name"]].append((texts, Sums.of(line["examples"])))
+                fold = Path(described["ref"]).parent.name
+                rows = read(out / fold / described["name"].split("/")[1] / "test.jsonl")
+                texts = list(dict.fromkeys(row["text"] for row in rows))
+                numbers = [texts.index(row["text"]) for row in rows]
+                about = {"method": run.header["label"], "task": described["name"], "fold": fold, "texts": numbers}
+                found.append({**about, **line["examples"]})
+    return sorted(found, key=lambda one: (one["method"], one["task"], one["fold"]))
+
+
+def answers(lines: Iterable[Line]) -> dict[str, Answers]:
+    """By method and task, all folds put together."""
+    found: dict[str, dict[str, list[tuple[list[str], Sums]]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        texts = [f"{line['fold']} {number}" for number in line["texts"]]
+        found[line["method"]][line["task"]].append((texts, Sums.of(line)))
     return {method: {task: _joined(parts) for task, parts in tasks.items()} for method, tasks in found.items()}
 
 
@@ -136,16 +152,22 @@ def _higher(ours: Answers, theirs: Answers) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="the prepared tasks; with --runs the folds")
-    parser.add_argument("out", type=Path, nargs="?")
-    parser.add_argument("--runs", type=Path, help="print what these runs, a folder or a packed file, say")
+    parts = parser.add_subparsers(dest="what", required=True)
+    for what, places in {"write": ("data", "folds"), "collect": ("runs", "folds"), "lines": ("file",)}.items():
+        part = parts.add_parser(what)
+        for place in places:
+            part.add_argument(place, type=Path)
+        if what == "collect":
+            part.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    if args.runs is not None:
-        print("\n".join(table(answers(read_runs(args.runs), args.data))))
-    elif args.out is not None:
-        write(args.data, args.out)
+    if args.what == "write":
+        write(args.data, args.folds)
+    elif args.what == "collect":
+        with lzma.open(args.out, "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in collect(read_runs(args.runs), args.folds))
     else:
-        parser.error("give DATA and FOLDS, or --runs RUNS FOLDS")
+        with lzma.open(args.file, "rt", encoding="utf-8") as file:
+            print("\n".join(table(answers(map(json.loads, file)))))
 
 
 if __name__ == "__main__":

@@ -147,6 +147,12 @@ def compact(measured: Measured, setting: str) -> Table:
     return Table(f"{setting.capitalize()}: ours / published", columns, tuple(rows))
 
 
+def folded(table: Table) -> str:
+    """A long table that a reader opens, so that the page below is found."""
+    _, _, rows = markdown([table]).partition("\n")
+    return f"<details>\n<summary>{table.title}</summary>\n\n{rows.strip()}\n\n</details>\n"
+
+
 def verdicts(measured: Measured) -> str:
     """Counts of verdicts over the paper's claims and settings, and a table of the goals of TSS+ if it was run."""
     table = claim_tables(measured)[0]
@@ -184,7 +190,7 @@ def readme(groups: Sequence[Parts], command: str) -> str:
         if parts is groups[0] and picture(measured):
             out += [f"![{ALT}]({PICTURE})\n"]
         found = [one for setting in SETTINGS if (one := compact(measured, setting)).rows]
-        out += [markdown(found).replace("## ", "### "), verdicts(measured)]
+        out += [*map(folded, found), verdicts(measured)]
     out.append(f"All tables, intervals and claims: [results/README.md](results/README.md). Made by `{command}`.")
     return "\n".join(out)
 

@@ -76,7 +76,7 @@ def test_both_pages(record, quick, tmp_path: Path):
 
 
 def test_the_picture(record, tmp_path: Path):
-    """Only what has all five families is in it; each order's mean lies on the line, and a changed picture is noticed."""
+    """Only what has all five families is in it, and a picture that was changed is noticed."""
     from tss.data.sequences import FAMILIES
 
     whole = write_runs(tmp_path / "whole", [*FAMILIES, "heterogeneous"], [0, 1], ["tss", "supsup"])

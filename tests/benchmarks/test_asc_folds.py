@@ -72,7 +72,9 @@ def runs(module: ModuleType, folds: Path, label: str, wrong: int, of: int) -> li
 def test_the_table_compares_by_the_same_texts(made: tuple[ModuleType, Path]):
     module, folds = made
     ours, other, cut = (runs(module, folds, *one) for one in (("TSS+", 1, 5), ("SupSup", 3, 5), ("ONE", 0, 4)))
-    found = module.answers(Runs({}, [*ours, *other, *cut]), folds)
+    lines = module.collect(Runs({}, [*ours, *other, *cut]), folds)
+    assert len(lines) == 17 * 14 and max(lines[0]["texts"]) + 1 == len(lines[0]["gold"]) // 2
+    found = module.answers(lines)
     score = module.scores(found["TSS+"])
     assert score["right"][0] == pytest.approx(100 * (1 - 5 / 72)) and len(score["right"]) == 1 + module.DRAWS
     told = module.table(found)
