@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from tss.backbones.recorded import Recorder
 from tss.learning.loop import train
 from tss.learning.schedule import LearningConfig
 from tss.methods import METHODS, method_class
+from tss.methods.similarity import transfer_score
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -171,3 +173,25 @@ def test_a_recording_that_fails_on_the_way_changes_no_number(monkeypatch):
         found.append(train([lesson], method, LearningConfig(max_steps=24, eval_steps=8, batch_size=8)))
     assert found[0].curve == found[1].curve
     assert not found[0].troubles and "could not be recorded" in found[1].troubles[0]
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_a_readout_over_remembered_states_is_recorded(kind):
+    found = []
+    for record in (False, True):
+        backbone = tiny_loaded("bart")
+        backbone.model.to("cuda")
+        lesson = small_lesson(kind, count=40, backbone=backbone)
+        method = small_method(lesson, "cat")
+        method.begin(lesson, None)
+        config = LearningConfig(max_steps=24, eval_steps=8, batch_size=8, record=record)
+
+        def inner(lessons, probe, config=config, **changed):
+            found.append(train(lessons, probe, replace(config, **changed)))
+            return found[-1]
+
+        transfer_score(method, torch.ones(method.layers.units, device="cuda"), lesson, inner, epochs=4)
+    assert not found[1].troubles and found[1].steps == found[0].steps
+    assert [at[1] for at in found[1].curve] == pytest.approx([at[1] for at in found[0].curve], rel=1e-3, abs=1e-4)

@@ -23,7 +23,7 @@ from tss.methods import cat
 from tss.methods.attention import HEADS, attend, first_values, inner_width
 from tss.methods.cat import first_claims
 from tss.methods.method import Kept
-from tss.methods.similarity import Remembering, reference_score, transfer_score
+from tss.methods.similarity import Remembered, reference_score, transfer_score
 
 KINDS = ("pair", "tagging", "generation")
 FEW = LearningConfig(max_steps=4, batch_size=4, eval_steps=2)
@@ -114,19 +114,24 @@ def test_a_head_is_the_readout_of_a_task_that_has_one():
     assert 0.0 <= destroyed < learnt <= 100.0
 
 
-def test_remembered_states_are_the_states():
-    lesson = small_lesson("tagging")
-    remembering, added = Remembering(lesson), Pass()
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_remembered_states_are_the_states(kind: str):
+    lesson = small_lesson(kind)
+    added = Pass()
+    remembered = Remembered(lesson, added)
     (whole,) = lesson.batches([*lesson.train.rows, *lesson.valid.rows], 256)  # as they are computed
     plain = lesson.backbone.states(whole.ids, whole.mask, added) * whole.mask[..., None]
-    for _ in range(2):
-        assert torch.equal(remembering.states(whole.ids, whole.mask, added), plain)
-    for batch in lesson.batches(lesson.train.rows, 5):
-        few = lesson.backbone.states(batch.ids, batch.mask, added) * batch.mask[..., None]
-        found = remembering.states(batch.ids, batch.mask, added)
-        torch.testing.assert_close(found, few, rtol=1e-5, atol=1e-5)
+    wanted = remembered.head(lesson.kind.features(lesson.backbone, plain, whole))
+    (batch,) = remembered.batches([*lesson.train.rows, *lesson.valid.rows], 256)
+    assert torch.equal(remembered.logits(batch, added), wanted)
+    few = remembered.table(remembered.train).batch([3, 0, 5])
+    apart = lesson.batch([lesson.train.rows[i] for i in (3, 0, 5)])
+    plain = lesson.backbone.states(apart.ids, apart.mask, added) * apart.mask[..., None]
+    wanted = remembered.head(lesson.kind.features(lesson.backbone, plain, apart))
+    found = remembered.logits(few, added)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
     lesson.backbone.model.get_decoder().layers[0].fc1.weight.data.mul_(2.0)
-    assert torch.equal(remembering.states(batch.ids, batch.mask, added), found)  # not computed again
+    assert torch.equal(remembered.logits(few, added), found)  # not computed again
 
 
 @pytest.mark.parametrize(("opening", "blocked"), [("similar", [0.9, 0.8, 0.3]), ("code", [0.4, 0.8, 0.0])])

@@ -8,17 +8,19 @@ LM head, and the score is minus the dev loss. All inner trainings begin with the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tss.backbones.backbone import Backbone, Pass
+from tss.backbones.backbone import Pass
 from tss.methods.hat import Hat
 from tss.methods.method import Group, Method, Train
-from tss.tasks.batches import Batch
-from tss.tasks.lesson import Lesson
+from tss.tasks.batches import Batch, Row
+from tss.tasks.lesson import Lesson, Split
 
 AT_ONCE = 256  # inputs
 
@@ -34,40 +36,47 @@ class Turn(nn.Module):
         return states + F.linear(states.to(self.change.dtype), self.change).to(states.dtype)
 
 
-class Remembering:
-    """A backbone that computes the states of a lesson's inputs once, dropout off, and gives them again ever after."""
+class Remembered(Lesson):
+    """A lesson with a new head over states computed once, dropout off. Its batches bring along where theirs stand.
 
-    def __init__(self, lesson: Lesson):
-        self._backbone: Backbone = lesson.backbone
-        self._lesson = lesson
-        self._places: dict[tuple[int, ...], int] = {}  # where the states of an input stand, by its ids
-        self._states = torch.empty(0)  # [inputs, longest, d]
+    A training that looks states up is the same few operations at every step, so that a GPU can record it.
+    """
 
-    def __getattr__(self, name: str):
-        return getattr(self._backbone, name)
-
-    @torch.no_grad()
-    def states(self, ids: Tensor, mask: Tensor, added: Pass) -> Tensor:
-        if not self._places:
-            self._remember(added)
-        rows = zip(ids.tolist(), mask.sum(dim=1).tolist(), strict=True)
-        places = torch.tensor([self._places[tuple(row[:n])] for row, n in rows], device=ids.device)
-        return self._states[:, : ids.shape[1]].index_select(0, places)
-
-    def _remember(self, added: Pass) -> None:
-        """Many inputs at a time: launching takes longer than computing, and there is no gradient to keep room for."""
-        lesson, model = self._lesson, self._backbone.model
-        training = model.training
-        model.eval()
+    def __init__(self, lesson: Lesson, added: Pass):
+        super().__init__(lesson.backbone, lesson.kind, lesson.name, _key(lesson))
         rows = [*lesson.train.rows, *lesson.valid.rows]
-        longest = max(len(row.ids) for row in rows)
-        for batch in lesson.batches(rows, AT_ONCE):
-            found = self._backbone.states(batch.ids, batch.mask, added)
-            if not len(self._states):
-                self._states = found.new_zeros(len(rows), longest, found.shape[2])
-            self._states[list(batch.numbers), : found.shape[1]] = found * batch.mask[..., None]
-        self._places = {tuple(row.ids): i for i, row in enumerate(rows)}
-        model.train(training)
+        self.places = {tuple(row.ids): i for i, row in enumerate(rows)}
+        self.states = _states(lesson, rows, added)
+        splits = (lesson.train, lesson.valid)
+        self.train, self.valid = (Split(split.rows, split.gold, self._where(split.rows)) for split in splits)
+
+    def _where(self, rows: Sequence[Row]) -> list[Row]:
+        return [Row([self.places[tuple(row.ids)]], [0]) for row in rows]
+
+    def batch(self, rows: Sequence[Row], numbers: Sequence[int] = (), length: int = 0) -> Batch:
+        batch = super().batch(rows, numbers, length)
+        return replace(batch, beside=super().batch(self._where([rows[i] for i in batch.numbers])))
+
+    def logits(self, batch: Batch, added: Pass) -> Tensor:
+        assert batch.beside is not None
+        states = self.states[:, : batch.ids.shape[1]].index_select(0, batch.beside.ids[:, 0])
+        return self.head(self.kind.features(self.backbone, states, batch))
+
+
+@torch.no_grad()
+def _states(lesson: Lesson, rows: Sequence[Row], added: Pass) -> Tensor:
+    """[rows, longest, d], 0 at padding. Many at a time: launching takes longer than computing, without gradients."""
+    model = lesson.backbone.model
+    training = model.training
+    model.eval()
+    out = torch.empty(0)
+    for batch in lesson.batches(rows, AT_ONCE):
+        found = lesson.backbone.states(batch.ids, batch.mask, added)
+        if not len(out):
+            out = found.new_zeros(len(rows), max(len(row.ids) for row in rows), found.shape[2])
+        out[list(batch.numbers), : found.shape[1]] = found * batch.mask[..., None]
+    model.train(training)
+    return out
 
 
 class Probe(Method):
@@ -91,19 +100,18 @@ class Probe(Method):
         return Pass(adapters, reading=None if turn is None else lambda states: turn(states[0]))
 
 
-class OverRemembered(Probe):
-    steady = False  # looking states up is nothing that a GPU can record
+def _key(lesson: Lesson) -> str:
+    """Of all readouts for a task, so that they begin alike and see the same batches."""
+    return f"{lesson.seed_key}/probe"
 
 
-def readout_of(lesson: Lesson, remember: bool = False) -> Lesson:
-    """The lesson with a new readout; `remember`: over states that are computed once, where the readout is a head."""
+def readout_of(lesson: Lesson) -> Lesson:
+    """The lesson with a new readout."""
     fresh = copy(lesson)
-    fresh.seed_key = f"{lesson.seed_key}/probe"
+    fresh.seed_key = _key(lesson)
     fresh.head = lesson.kind.head(lesson.backbone.width, fresh.seed_key)
     if not any(True for _ in fresh.head.parameters()):
         fresh.head = Turn(lesson.backbone.width)
-    elif remember:
-        fresh.backbone = Remembering(lesson)
     fresh.head.to(lesson.backbone.device)
     return fresh
 
@@ -117,11 +125,11 @@ def reference_score(owner: Hat, lesson: Lesson, train: Train) -> float:
 
 def transfer_score(owner: Hat, mask: Tensor, lesson: Lesson, train: Train, epochs: int = 0) -> float:
     """v_k of the sub-network with this mask; epochs: so few, over states computed once, or 0 for a whole training."""
-    readout, adapter = readout_of(lesson, remember=epochs > 0), (owner.weights, owner.biases, mask)
-    if not epochs:
-        return train([readout], Probe(owner, adapter, readout)).dev
-    kind = OverRemembered if isinstance(readout.backbone, Remembering) else Probe
-    return train([readout], kind(owner, adapter, readout), epochs=epochs, min_steps=0).dev
+    readout, changed = readout_of(lesson), {"epochs": epochs, "min_steps": 0} if epochs else {}
+    probe = Probe(owner, (owner.weights, owner.biases, mask), readout)
+    if epochs and probe.turn is None:
+        readout = Remembered(lesson, probe.passing())
+    return train([readout], probe, **changed).dev
 
 
 def dev_score(lesson: Lesson, added: Pass) -> tuple[float, float]:
