@@ -111,7 +111,7 @@ class Table:
 
     def _padded(self, numbers: Sequence[int], rounded: bool) -> Batch:
         length = self._width([self.lengths[i] for i in numbers], rounded, self.whole.ids)
-        index = torch.tensor(numbers).to(self.whole.ids.device)
+        index = _on(self.whole.ids.device, numbers)
         ids, mask = (t[:, :length].index_select(0, index) for t in (self.whole.ids, self.whole.mask))
         if self.single:
             return Batch(ids, mask, self.whole.target.index_select(0, index), tuple(numbers))
@@ -121,7 +121,7 @@ class Table:
 
     def _packed(self, numbers: Sequence[int]) -> Batch:
         whole = self.whole
-        index = torch.tensor(numbers).to(whole.ids.device)
+        index = _on(whole.ids.device, numbers)
         ids, mask, target = (each.index_select(0, index) for each in (whole.ids, whole.mask, whole.target))
         inputs = [self.lengths[i] for i in numbers]
         texts = not (self.single or self.aligned)  # targets that are laid by themselves
@@ -142,6 +142,12 @@ class Table:
     def _width(lengths: list[int], rounded: bool, whole: Tensor) -> int:
         longest = max(lengths)
         return min(rung(longest), whole.shape[1]) if rounded else longest
+
+
+def _on(device: torch.device, numbers: Sequence[int]) -> Tensor:
+    """From memory that a GPU reads by itself: an ordinary copy waits until all steps before it are done."""
+    index = torch.tensor(numbers)
+    return index.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else index.to(device)
 
 
 def rung(length: int) -> int:
