@@ -17,6 +17,9 @@ PAGES = [
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if "```python" in page.read_text("utf-8")
 ]
+LINKED = [
+    page for place in ("*.md", "docs/**/*.md", "results/*.md", "weights/**/*.md") for page in sorted(ROOT.glob(place))
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -27,11 +30,20 @@ def test_python_in_the_documentation_runs(page: Path, tmp_path: Path, monkeypatc
         exec(compile(block, str(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+    for link in re.findall(r"\]\(([^) ]+)\)", page.read_text(encoding="utf-8")):
+        if not link.startswith("http"):
+            name, _, heading = link.partition("#")
+            target = page.parent / name if name else page
+            assert target.exists(), f"{page.name} links to {link}, which is not there"
+            assert not heading or heading in headings(target), f"{page.name} links to {link}: no such heading"
+
+
+def headings(page: Path) -> set[str]:
+    """As a link names them: lower case, hyphens for spaces, without other marks."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in found}
 
 
 def test_every_method_is_in_the_index_with_its_page() -> None:
