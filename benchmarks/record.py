@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tss.bench.formats import Table, markdown
 from tss.bench.measured import Measured, final, forgetting
 from tss.bench.published import FAMILIES, SETTINGS, SYSTEMS
 from tss.bench.table import number, spread, tables
+from tss.bench.verdict import FAILS, HOLDS, NOISE, NOT_RUN
 from tss.learning.schedule import LearningConfig
 from tss.tasks.kind import ReadingConfig
 
@@ -154,14 +156,18 @@ def folded(table: Table) -> str:
 
 
 def verdicts(measured: Measured) -> str:
-    """Counts of verdicts over the paper's claims and settings, and a table of the goals of TSS+ if it was run."""
+    """The paper's claims one by one, their verdicts counted, and the goals of TSS+ if it was run."""
     table = claim_tables(measured)[0]
-    found = [cell for row in table.rows if not row[0].startswith("TSS+") for cell in row[2:] if cell]
-    paper = "; ".join(f"{found.count(verdict)} {verdict}" for verdict in sorted(set(found)))
-    out = f"The paper's 13 claims, counted by setting: {paper}.\n"
-    goals = tuple(row[1:4] for row in table.rows if row[0].startswith("TSS+"))
+    goals = [row for row in table.rows if row[0].startswith("TSS+")]
+    claims = [row for row in table.rows if row not in goals]
+    found = Counter(cell for row in claims for cell in row[2:] if cell)
+    order = sorted(found, key=lambda verdict: (HOLDS, NOISE, FAILS, NOT_RUN).index(verdict.partition(",")[0]))
+    counts = ", ".join(f"{found[verdict]} {verdict.replace(', ', ' ')}" for verdict in order)
+    title = f"The paper's {len(claims)} claims, one by one: {counts} (each checked in the settings it speaks of)"
+    out = folded(Table(title, table.columns, tuple(claims)))
     if "tss+" in measured.methods():
-        out += "\n" + markdown([Table("Goals of TSS+", ("goal", *SETTINGS), goals)]).replace("## ", "### ")
+        shown = Table("Goals of TSS+", ("goal", *SETTINGS), tuple(row[1:4] for row in goals))
+        out += "\n" + markdown([shown]).replace("## ", "### ")
     return out
 
 

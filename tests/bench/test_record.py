@@ -66,6 +66,8 @@ def test_both_pages(record, quick, tmp_path: Path):
     row = next(line for line in page.splitlines() if line.startswith("| TSS |"))
     assert row.split(" | ")[2].endswith(" / 63.96") and row.endswith("| 2 |")  # orders 0 and 1
     assert any(line.startswith("| TSS+ |") for line in page.splitlines()) and "Goals of TSS+" in page
+    assert "<summary>The paper's 13 claims, one by one: " in page and "\n| 13 | TSS is as small" in page
+    assert "\n| At least SupSup in every family. |" in page
     assert "### bart-mini, orders 0, 1" in results and "all orders, also those that served tuning" in results
     wanted = ("Main metrics, homogeneous", "Forgetting rate", "Paired bootstrap", "Cost", "Claims", "Numbers behind")
     assert all(f"#### {title}" in results for title in wanted)
