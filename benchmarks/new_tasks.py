@@ -10,7 +10,8 @@ names of any type in news and in tweets, and what a hotel's or a restaurant's sy
 The other three have no relative: which product a review is about, which site it is from, which domain a reply is of.
 
 NEW/questions.txt has five more, all answered by yes and no, of which only two ask the same (is it praise?): tasks whose
-labels say that they are alike although they are not.
+labels say that they are alike although they are not. NEW/opposites.txt has those two and their opposites (is it a
+complaint?): the same labels with the opposite meaning.
 """
 
 from __future__ import annotations
@@ -117,10 +118,18 @@ QUESTIONS: dict[str, tuple[str, Callable[[Read, str], Rows]]] = {
     "music": ("classification", lambda read, split: is_it(read, split, "ccd/yahoo", of="Entertainment & Music")),
 }
 
+PRAISE = ("praise of places", "praise of goods")
+OPPOSITES: dict[str, tuple[str, Callable[[Read, str], Rows]]] = {
+    **{name: QUESTIONS[name] for name in PRAISE},
+    "complaint about places": ("classification", lambda read, split: is_it(read, split, "ccd/yelp", of="negative")),
+    "complaint about goods": ("classification", lambda read, split: is_it(read, split, "ccd/amazon", of="negative")),
+}
+
 
 def write(data: Path, out: Path) -> None:
     _write(data, out, TASKS, "order.txt", SIZES)
     _write(data, out, QUESTIONS, "questions.txt", FEW)
+    _write(data, out, OPPOSITES, "opposites.txt", FEW)
 
 
 def _write(data: Path, out: Path, tasks: dict[str, Any], order: str, sizes: dict[str, int]) -> None:
@@ -150,7 +159,7 @@ def table(runs: Path, dev: bool = False) -> list[str]:
             scores = found.setdefault(run.header["label"], {}).setdefault(line["task"], [])
             scores.append(max(at[2] for at in line["curve"]) if dev else next(iter(line["scores"].values())))
     means = {method: {task: fmean(scores) for task, scores in tasks.items()} for method, tasks in found.items()}
-    learnt = [task for task in {**TASKS, **QUESTIONS} if any(task in one for one in means.values())]
+    learnt = [task for task in {**TASKS, **QUESTIONS, **OPPOSITES} if any(task in one for one in means.values())]
     rows = [[task, *(f"{one[task]:.1f}" if task in one else "–" for one in means.values())] for task in learnt]
     rows.append(["mean", *(f"{fmean(one.values()):.1f}" for one in means.values())])
     head = [["task", *means], ["---"] * (1 + len(means))]

@@ -10,7 +10,7 @@ from small_grid import small_grid, write_tasks
 from tiny import tiny_path
 from typer.testing import CliRunner
 
-from tss.bench.again import again, apart, by_family, compared, find
+from tss.bench.again import again, apart, by_family, compared, find, gone
 from tss.bench.collect import Runs, read_runs
 from tss.bench.pack import pack
 from tss.bench.plan import make_plan
@@ -65,3 +65,12 @@ def test_other_tasks_or_names_are_refused(runs: Runs, tmp_path: Path):
     changed = replace(run, header={**run.header, "backbone_hash": "0" * 64})
     with pytest.raises(TssError, match="with other backbone than those found here"):
         again(changed, tmp_path, ".", backbone=str(tiny_path("bart")), device="cpu", first=1)
+
+
+def test_options_that_a_method_has_no_longer_are_named_and_left_out(runs: Runs, tmp_path: Path):
+    run = find(runs, "tss.mixed.o0")
+    assert gone(run) == []
+    older = replace(run, header={**run.header, "config": {**run.header["config"], "favour": 0.5}})
+    assert gone(older) == ["favour=0.5"]
+    found = again(older, tmp_path, ".", backbone=str(tiny_path("bart")), device="cpu", first=1)
+    assert all(one.same for one in found)

@@ -43,12 +43,13 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Task]:
                 rows.append(rows[0].replace("screen size", "price"))  # the same text, another aspect
                 (tmp_path / "data" / family / name / f"{split}.jsonl").write_text("\n".join(rows))
     new_tasks.write(tmp_path / "data", tmp_path / "new")
-    listed = [one for file in ("order", "questions") for one in (tmp_path / "new" / f"{file}.txt").read_text().split()]
+    files = [tmp_path / "new" / f"{name}.txt" for name in ("order", "questions", "opposites")]
+    listed = [one for file in files for one in file.read_text().split()]
     return {task.name: task for task in (Task.from_folder(tmp_path / "new" / one) for one in listed)}
 
 
 def test_each_can_be_learnt_and_says_what_it_should(made: dict[str, Task]):
-    assert [task.kind for task in made.values()].count("tagging") == 4 and len(made) == 9 + 5
+    assert [task.kind for task in made.values()].count("tagging") == 4 and len(made) == 9 + 5 + 2
     assert set(made["site"].labels) == {"yelp", "amazon"} and len(made["product"].labels) == 6
     assert set(made["news names"].labels) == {"O", "B-NAME", "I-NAME"}
     assert {one.target for one in made["hotel acts"].test if "0" in one.input[0]} == {"hotel test 0_inform(name)"}
@@ -62,6 +63,14 @@ def test_questions_are_answered_by_yes_and_no_as_often(made: dict[str, Task], mo
     no = [one.input[0] for one in made["hotel"].train if one.target == "no"]
     assert yes and all("hotel" in text for text in yes) and all("restaurant" in text for text in no)
     assert len(yes) == len(no)
+
+
+def test_opposites_answer_the_same_texts_the_other_way(made: dict[str, Task]):
+    praise, complaint = (
+        {one.input[0]: one.target for one in made[name].train} for name in ("praise of goods", "complaint about goods")
+    )
+    both = praise.keys() & complaint.keys()
+    assert len(both) > 1 and all({praise[text], complaint[text]} == {"yes", "no"} for text in both)
 
 
 def test_rows_of_a_label_are_set_against_as_many_others(monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small_lessons import small_lesson, small_method, small_task
@@ -10,7 +12,7 @@ from tiny import tiny_path
 
 from tss.errors import ConfigError
 from tss.learner import Learner
-from tss.methods.line import MOST, Line, lines_of, tensors_of
+from tss.methods.line import DOUBT, MOST, Agreement, Line, agreement, lines_of, tensors_of
 from tss.methods.plus import PlusConfig
 
 
@@ -63,14 +65,22 @@ def begun(lesson, lines=(), **options):
     return method
 
 
-def test_a_task_starts_from_the_line_that_has_seen_most_and_is_not_screened(monkeypatch):
+def agreeing(monkeypatch, **errors):
+    """Lines agree so many standard errors with every task, by the task that joined them last."""
+    monkeypatch.setattr(
+        "tss.methods.plus.agreement", lambda lesson, line, added: Agreement(errors[line.last] / 100, errors[line.last])
+    )
+
+
+def test_a_task_starts_from_the_line_that_answers_it_best_without_screening_or_race(monkeypatch):
     lesson = small_lesson("classification", count=24)
-    method = begun(lesson, [{"rows": 10, "last": "a"}, {"rows": 90, "last": "b"}, {"rows": 99, "labels": ("x", "y")}])
+    method = begun(lesson, [{"rows": 99, "last": "a"}, {"rows": 90, "last": "b"}, {"rows": 99, "labels": ("x", "y")}])
+    agreeing(monkeypatch, a=1.0, b=2.0)
     monkeypatch.setattr(method, "_screen", lambda lesson: pytest.fail("a line needs no screening"))
-    monkeypatch.setattr(method, "_race", lambda lesson, starts, train: starts[1])
-    method.begin(lesson, inner)
+    method.begin(lesson, lambda *given, **options: pytest.fail("nor a race"))
     assert torch.equal(method.scores, method.lines[1].scores)
     assert method.parent is None  # no stored task of that name
+    assert method.facts()["inherited"] == 1.0 and method.facts()["agreement"] == 2.0
     assert torch.equal(lesson.head.outer.weight, torch.full_like(lesson.head.outer.weight, 3.0))
     with torch.no_grad():
         method.scores.add_(1.0)
@@ -81,30 +91,69 @@ def test_a_task_starts_from_the_line_that_has_seen_most_and_is_not_screened(monk
     assert joined.rows == 114 and torch.allclose(joined.scores, torch.full_like(joined.scores, 1.0 + share))
 
 
-def test_a_line_that_a_fresh_start_beats_stays_unless_it_has_seen_less(monkeypatch):
-    for rows, kept in ((24, "old"), (23, None)):
-        lesson = small_lesson("classification", count=24)
-        method = begun(lesson, [{"rows": rows}])
-        monkeypatch.setattr(method, "_race", lambda lesson, starts, train: None)
-        method.begin(lesson, inner)
-        method.end(lesson)
-        assert [one.last for one in method.lines] == [kept or lesson.name]
-
-
-@pytest.mark.parametrize(("fresh", "wins"), [(0.6, "line"), (0.4, "fresh")])
-def test_a_fresh_start_must_win_clearly_against_a_line(fresh, wins):
+@pytest.mark.parametrize(("errors", "lasts"), [(0.99 * DOUBT, ["new"]), (1.01 * DOUBT, ["old", "new"])])
+def test_a_task_that_contradicts_its_line_begins_one(monkeypatch, errors, lasts):
     lesson = small_lesson("classification", count=24)
-    method = begun(lesson, [{}], favour=0.5)
-    losses = iter([fresh, 1.0])
-    method.begin(lesson, lambda *given, **options: type("Out", (), {"dev_loss": next(losses)}))
-    assert method.facts()["inherited"] == float(wins == "line")
-
-
-def test_too_few_rows_for_a_race_start_from_the_line():
-    lesson = small_lesson("classification", count=8)
+    lesson.name = "new"
     method = begun(lesson, [{}])
-    method.begin(lesson, lambda *given, **options: pytest.fail("no race"))
-    assert torch.equal(method.scores, method.lines[0].scores)
+    agreeing(monkeypatch, old=errors)
+    method.begin(lesson, inner)
+    assert method.facts()["inherited"] == float(len(lasts) == 1)
+    method.end(lesson)
+    assert [one.last for one in method.lines] == lasts
+
+
+def learnt_line(kind="classification"):
+    """A lesson, and the line that one task began who learnt it."""
+    lesson = small_lesson(kind, count=40)
+    method = small_method(lesson, "tss+", lined=kind)
+    method.begin(lesson, inner)
+    inner([lesson], method, max_steps=200, eval_steps=200)
+    method.end(lesson)
+    (found,) = method.lines
+    added = method.recall(method.as_kept(found.scores, method.signed))
+    return lesson, found, added
+
+
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_a_line_agrees_with_its_own_task_and_not_with_labels_turned_round(kind):
+    lesson, found, added = learnt_line(kind)
+    assert agreement(lesson, found, added).errors > 3.0
+    labels = lesson.kind.labels
+    turned = dict(zip(range(len(labels)), [*range(1, len(labels)), 0], strict=True))
+    for row in lesson.train.rows:
+        row.target[:] = [turned.get(label, label) for label in row.target]
+    opposite = agreement(lesson, found, added)
+    assert opposite.errors < DOUBT and opposite.mean < 0.0
+
+
+def test_a_line_that_gives_all_rows_the_same_chances_neither_agrees_nor_contradicts():
+    lesson, found, added = learnt_line()
+    same = {name: torch.zeros_like(tensor) for name, tensor in found.head.items()}
+    assert agreement(lesson, replace(found, head=same), added) == Agreement(0.0, 0.0)
+
+
+def test_only_labels_that_both_know_are_compared():
+    lesson, found, added = learnt_line()
+    head = {name: torch.cat([torch.full_like(part[:1], 9.0), part.flip(0)]) for name, part in found.head.items()}
+    wider = replace(found, labels=("other", *reversed(found.labels)), head=head)
+    assert agreement(lesson, wider, added) == agreement(lesson, found, added)
+    assert agreement(lesson, replace(found, labels=("good", "x")), added) == Agreement(0.0, 0.0)  # one says nothing
+
+
+def test_tasks_of_opposite_meaning_form_two_lines_and_later_ones_find_their_own():
+    lessons = [small_lesson("classification", count=40) for _ in range(3)]
+    method = small_method(lessons[0], "tss+")
+    for lesson, name in zip(lessons, ["first", "turned", "third"], strict=True):
+        lesson.name = lesson.seed_key = name
+        lesson.backbone = lessons[0].backbone
+        if name == "turned":
+            for row in lesson.train.rows + lesson.valid.rows:
+                row.target[0] = 1 - row.target[0]
+        method.begin(lesson, inner)
+        inner([lesson], method, max_steps=60, eval_steps=60)
+        method.end(lesson)
+    assert [one.last for one in method.lines] == ["turned", "third"] and method.lines[-1].rows == 80
 
 
 def test_no_more_lines_are_kept_than_allowed():
@@ -154,7 +203,7 @@ def test_texts_that_begin_afresh_begin_a_line(monkeypatch):
     assert [(one.last, one.rows) for one in method.lines] == [("old 0", 50), ("of labels", 100), (lesson.name, 24)]
 
 
-def test_a_line_of_texts_is_not_favoured():
+def test_a_line_of_texts_must_win_its_race():
     lesson, method = texts(range(1))
     losses = iter([0.9, 1.0])
     method.begin(lesson, lambda *given, **options: type("Out", (), {"dev_loss": next(losses)}))
@@ -172,7 +221,7 @@ def test_a_line_is_judged_as_the_sub_network_that_its_tasks_would_keep(kind):
     assert ("signed" in mine.tensors) is (kind == "generation")
 
 
-@pytest.mark.parametrize("bad", [{"lined": "texts"}, {"settle": -0.1}, {"settle": 1.5}, {"favour": 2.0}])
+@pytest.mark.parametrize("bad", [{"lined": "texts"}, {"settle": -0.1}, {"settle": 1.5}])
 def test_bad_options_of_lines_are_refused(bad):
     with pytest.raises(ConfigError):
         PlusConfig(**bad)

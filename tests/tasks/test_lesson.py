@@ -77,6 +77,8 @@ def test_first_takes_rows_and_gold_together():
     some = lesson.train.first(5)
     assert some.rows == lesson.train.rows[:5] and some.gold == lesson.train.gold[:5]
     assert lesson.train.first(500) is lesson.train
+    assert [lesson.train.rows.index(row) for row in lesson.train.spread(5).rows] == [0, 3, 6, 9]
+    assert lesson.train.spread(12) is lesson.train and len(lesson.train.spread(11)) == 6
 
 
 def test_batches_cover_all_rows_once_in_a_fixed_order():

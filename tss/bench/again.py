@@ -11,6 +11,7 @@ from tss.bench.cell import Backbones, Grid, run_cell
 from tss.bench.collect import Run, Runs
 from tss.bench.plan import Cell
 from tss.bench.sequence import Line, Told, read_header, read_log
+from tss.config import resolve
 from tss.errors import TssError, nearest
 from tss.learning.progress import Watch
 
@@ -33,6 +34,12 @@ def find(runs: Runs, cell: str) -> Run:
             return run
     names = [run.header["cell"].removesuffix(".s0") for run in runs.runs]
     raise TssError(f"there is no cell {cell!r} among {len(names)}{nearest(cell, names)}")
+
+
+def gone(run: Run) -> list[str]:
+    """Options that its log names and its method has no longer; a run of today goes without them."""
+    known = resolve(run.header["method"], run.header["preset"]).flat()
+    return [f"{key}={value}" for key, value in run.header["config"].items() if key not in known]
 
 
 def again(

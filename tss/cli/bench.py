@@ -206,7 +206,8 @@ def again(
     from tss.bench.collect import read_runs
 
     run_then = twice.find(read_runs(runs), cell)
-
+    if left := twice.gone(run_then):
+        show.note(f"{run_then.header['method']} has these options of {cell} no longer: {', '.join(left)}")
     with show.progress_bar() as watch:
         found = twice.again(run_then, out, str(data), backbone=backbone, device=device, first=tasks, watch=watch)
     rows, most = [], 0.0

@@ -22,12 +22,16 @@ ASKED = 200  # dev rows that decide
 
 def guest(lesson: Lesson, stored: Remembered, added: Pass) -> Member | None:
     """A stored task as one that could be asked; None if it does not know all of the lesson's labels."""
+    knows = set(lesson.kind.labels) <= set(stored.labels)
+    return asked_for(lesson, lesson.kind.labels, stored, added) if knows else None
+
+
+def asked_for(lesson: Lesson, labels: Sequence[str], stored: Remembered, added: Pass) -> Member:
+    """A stored task as one that is asked for some of the labels it knows, with the lesson's inputs."""
     kind = lesson.kind
-    if not set(kind.labels) <= set(stored.labels):
-        return None
     head = type(kind)(stored.labels, kind.lengths, kind.metric, kind.reading).head(lesson.backbone.width, "")
     head.load_state_dict(stored.head)
-    return Member.of(kind.labels, head.to(lesson.backbone.device).eval(), lambda: added, stored.labels)
+    return Member.of(labels, head.to(lesson.backbone.device).eval(), lambda: added, stored.labels)
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@
 Stored tasks keep bits; how sure each bit is is what a line adds: a score that many rows have pushed far from 0 is not
 turned by a hundred more. Small tasks move the line a little, large ones more. Kept once for all tasks of the line, with
 the running mean of their heads: two bytes a weight. Nothing that answers reads it, and a task that is removed has left
-its mark there.
+its mark there. A line that answers a task's rows worse than chance means something else by its labels (`agreement`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tss.backbones.backbone import Pass
+from tss.methods.company import asked_for
 from tss.methods.method import Kept, Remembered
+from tss.tasks.batches import IGNORED
+from tss.tasks.lesson import Lesson
 
 MOST = 8  # lines that are kept; the one that no task has joined for longest goes first
 ALIKE = 2  # labels that a task must share with a line
+JUDGED = 512  # training rows that tell whether a line means the same by its labels
+DOUBT = -3.0  # standard errors below chance at which it does not
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,33 @@ class Line:
         for label, row in zip(other.labels, theirs, strict=True):
             out[label] = torch.lerp(out[label], row, share) if label in out else row
         return torch.stack([out[label] for label in labels])
+
+
+@dataclass(frozen=True, order=True)
+class Agreement:
+    """How much more of a label a line gives to rows of that label than to all rows; errors: in standard errors."""
+
+    mean: float
+    errors: float
+
+
+@torch.no_grad()
+def agreement(lesson: Lesson, line: Line, added: Pass) -> Agreement:
+    """Of a line, through its sub-network, with the training rows of a task that it has not seen."""
+    shared = [label for label in lesson.kind.labels if label in line.labels]
+    column = torch.tensor([shared.index(label) if label in shared else -1 for label in lesson.kind.labels])
+    asked = asked_for(lesson, shared, line.start(), added)
+    lesson.backbone.model.eval()
+    chances, meant = [], []
+    for batch in lesson.batches(lesson.train.spread(JUDGED).rows, 64):
+        target = batch.target.flatten().cpu()
+        place = torch.where(target == IGNORED, -1, column[target.clamp(min=0)])  # [rows], or [rows x tokens]
+        chances.append(lesson.asked(asked, batch).flatten(0, -2).float().softmax(dim=-1).cpu()[place >= 0])
+        meant.append(place[place >= 0])
+    given, wanted = torch.cat(chances).double(), torch.cat(meant)
+    each = given.gather(1, wanted[:, None])[:, 0] - given.mean(dim=0)[wanted]
+    error = float(each.std(correction=0)) / max(len(each), 1) ** 0.5
+    return Agreement(float(each.mean()), float(each.mean()) / error) if error > 0.0 else Agreement(0.0, 0.0)
 
 
 def tensors_of(lines: Iterable[Line]) -> dict[str, Tensor]:

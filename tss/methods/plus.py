@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from tss.errors import ConfigError, DamagedError
 from tss.gates.scores import draw_scores
 from tss.methods.company import guest, invited
-from tss.methods.line import MOST, Line, lines_of, tensors_of
+from tss.methods.line import DOUBT, MOST, Agreement, Line, agreement, lines_of, tensors_of
 from tss.methods.method import Earlier, Remembered, Train
 from tss.methods.supsup import GateConfig, SupSup, kinds_in
 from tss.tasks.batches import IGNORED
@@ -50,7 +50,6 @@ class PlusConfig(GateConfig):
     head_start: bool = True  # rows of the parent's head for labels of the same name
     lined: str = "classification,generation"  # kinds, with commas between, whose tasks hand on scores by lines
     settle: float = 0.5  # how much less a small task moves its line than a large one; 0: the last one is the line
-    favour: float = 0.5  # share by which a fresh start's loss must be smaller than the line's to win the race
     company: int = 0  # stored tasks with the same labels that may answer beside the new one; each is a pass more
 
     def __post_init__(self) -> None:
@@ -58,9 +57,8 @@ class PlusConfig(GateConfig):
         if not self.sticky > 0:
             raise ConfigError(f"sticky must be above 0, not {self.sticky}")
         kinds_in("lined", self.lined)
-        for key in ("settle", "favour"):
-            if not 0.0 <= getattr(self, key) <= 1.0:
-                raise ConfigError(f"{key} is from 0 to 1, not {getattr(self, key)}")
+        if not 0.0 <= self.settle <= 1.0:
+            raise ConfigError(f"settle is from 0 to 1, not {self.settle}")
         if self.company < 0:
             raise ConfigError(f"company is at least 0, not {self.company}")
         if self.rivals < 0 or self.race_steps < 1:
@@ -77,6 +75,7 @@ class Plus(SupSup):
     def __init__(self, backbone, adapters, config, seed):
         super().__init__(backbone, adapters, config, seed)
         self.lines: list[Line] = []  # the one joined last at the end
+        self.agreement = Agreement(0.0, 0.0)  # of the best line with the task at hand
 
     def shared(self) -> dict[str, Tensor]:
         return tensors_of(self.lines)
@@ -85,10 +84,12 @@ class Plus(SupSup):
         self.lines = lines_of(tensors)
 
     def begin(self, lesson: Lesson, train: Train) -> None:
-        self.company = ()
-        line, enough = self._suitable_line(lesson), len(lesson.train) >= LEAST_RACE
-        known: list[Start] = [line] if line else [*self._screen(lesson)[: self.config.rivals]] if enough else []
-        chosen = self._race(lesson, [None, *known], train) if known and enough else line
+        self.company, self.agreement = (), Agreement(0.0, 0.0)
+        line = self._suitable_line(lesson)
+        known: Sequence[Start] = ()
+        if len(lesson.train) >= LEAST_RACE and (line is None or lesson.kind.by_loss):  # labels have told already
+            known = [line] if line else self._screen(lesson)[: self.config.rivals]
+        chosen = self._race(lesson, [None, *known], train) if known else line
         self._start_from(lesson, chosen)
         name = chosen.last if isinstance(chosen, Line) else chosen and chosen[0].name
         self.parent = name if name in [earlier.name for earlier in self.earlier] else None  # a line outlives its tasks
@@ -110,32 +111,33 @@ class Plus(SupSup):
         return self.config.sticky * fresh.abs() * torch.where(self._chosen.kept.gates, 1.0, -1.0)
 
     def _suitable_line(self, lesson: Lesson) -> Line | None:
-        """The line that the task may start from: of those of its labels the one with most rows behind it; for texts,
-        which have no labels, the one whose sub-network gives them the smallest loss."""
+        """The line that the task may start from: of those of its labels the one that answers its rows best, if that is
+        not worse than chance; for texts, which have no labels, the one whose sub-network gives them the smallest loss.
+        """
         kind = lesson.kind
         if kind.name not in kinds_in("lined", self.config.lined):
             return None
-        found = [line for line in self.lines if line.suits(kind.name, lesson.pair, kind.labels)]
-        if not kind.by_loss:
-            return max(found, key=lambda line: line.rows, default=None)
-        split, signed = lesson.train.first(SCREENED), kind.name in self.config.signed_kinds()
-        return min(
-            found,
-            key=lambda line: unfitness(lesson, split, self.recall(self.as_kept(line.scores, signed))),
-            default=None,
-        )
+        signed = kind.name in self.config.signed_kinds()
+        found = [
+            (line, self.recall(self.as_kept(line.scores, signed)))
+            for line in self.lines
+            if line.suits(kind.name, lesson.pair, kind.labels)
+        ]
+        if kind.by_loss:
+            split = lesson.train.first(SCREENED)
+            return min(found, key=lambda one: unfitness(lesson, split, one[1]), default=(None, None))[0]
+        judged = [(agreement(lesson, line, added), line) for line, added in found]
+        self.agreement, line = max(judged, key=lambda one: one[0], default=(Agreement(0.0, 0.0), None))
+        return line if self.agreement.errors > DOUBT else None
 
     def _join(self, lesson: Lesson) -> None:
-        """The line moves on to the task just learnt; one that a fresh start has beaten stays, unless it saw less."""
+        """The line moves on to the task just learnt; a task without one begins one."""
         head = {name: tensor.detach().cpu().clone() for name, tensor in lesson.head.state_dict().items()}
         scores, kind = self.scores.detach().cpu().clone(), lesson.kind
         mine = Line(kind.name, lesson.pair, tuple(kind.labels), len(lesson.train), lesson.name, scores, head)
-        line = self._line or (None if kind.by_loss else self._suitable_line(lesson))
         if self._line is not None:
             mine = self._line.joined(mine, self.config.settle)
-        elif line is not None and line.rows >= mine.rows:
-            return
-        self.lines = [*(one for one in self.lines if one is not line), mine][-MOST:]
+        self.lines = [*(one for one in self.lines if one is not self._line), mine][-MOST:]
 
     def _known(self, lesson: Lesson, latest: int = 0) -> Iterator[tuple[Earlier, Remembered]]:
         """Stored tasks of the same kind; only so many of the latest, or 0: all."""
@@ -164,9 +166,7 @@ class Plus(SupSup):
             raced.head = deepcopy(lesson.head)
             self._start_from(raced, chosen)
             outcome = train([raced], self, max_steps=steps, min_steps=steps, eval_steps=steps, warmup=0.0)
-            # who inherits is too sure of a label at first; losses of texts can be trusted
-            favour = self.config.favour if isinstance(chosen, Line) and not lesson.kind.by_loss else 0.0
-            losses.append((1.0 - favour) * outcome.dev_loss)
+            losses.append(outcome.dev_loss)
         return starts[losses.index(min(losses))]
 
     def end(self, lesson: Lesson) -> None:
@@ -182,7 +182,8 @@ class Plus(SupSup):
 
     def facts(self) -> dict[str, float]:
         asked = {"members": float(len(self.company))} if self.config.company else {}
-        return {**super().facts(), "inherited": float(self._chosen is not None), **asked}
+        told = {"inherited": float(self._chosen is not None), "agreement": self.agreement.errors}
+        return {**super().facts(), **told, **asked}
 
 
 @torch.no_grad()

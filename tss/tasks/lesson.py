@@ -36,6 +36,11 @@ class Split:
     def first(self, count: int) -> Split:
         return self if count >= len(self) else Split(self.rows[:count], self.gold[:count], self.beside[:count])
 
+    def spread(self, count: int) -> Split:
+        """At most so many, from all over the split: rows may be sorted by label."""
+        step = -(-len(self) // count)
+        return self if step < 2 else Split(self.rows[::step], self.gold[::step], self.beside[::step])
+
 
 @dataclass(frozen=True)
 class Member:
