@@ -12,9 +12,9 @@ from tss.learning import probes
 from tss.learning.about import ROWS, about
 from tss.learning.resident import Ready
 from tss.learning.session import Learnt, describe
-from tss.methods.method import Earlier, Kept, Method, Remembered
+from tss.methods.method import Companion, Earlier, Kept, Method, Remembered
 from tss.results import Learned
-from tss.store import COMPANY, Store, TaskEntry, TaskRecord
+from tss.store import Store, TaskEntry, TaskRecord
 from tss.tasks.lesson import Lesson
 from tss.tasks.task import Task
 
@@ -23,7 +23,7 @@ def earlier(store: Store) -> list[Earlier]:
     """The newest versions of a store's tasks, for methods that look back."""
     index = store.index()
     entries = [index.entry(name) for name in index.names()]
-    return [Earlier(one.name, one.summary["kind"], partial(_remembered, store, one.name), one.id) for one in entries]
+    return [Earlier(one.name, one.summary["kind"], partial(_remembered, store, one.name)) for one in entries]
 
 
 def _remembered(store: Store, name: str) -> Remembered:
@@ -49,6 +49,16 @@ def asked_again(record: TaskRecord, ready: Ready) -> TaskRecord:
     return replace(record, meta=meta, probes={**asked, **outputs})
 
 
+def recorded(companion: Companion, like: TaskRecord) -> TaskRecord:
+    """A companion as a task that is asked as `like` is, one of those that it is for."""
+    what = companion.what
+    told = {"kind": like.meta["kind"], "labels": len(what.labels), "scores": {}}
+    meta = {**like.meta, **told, "labels": list(what.labels), "facts": {}, "curve": [], "remarks": []}
+    head = {f"head.{name}": tensor.float() for name, tensor in what.head.items()}
+    kept = {f"method.{name}": tensor for name, tensor in what.kept.tensors.items()}
+    return TaskRecord(companion.name, meta, what.kept.gates, {**head, **kept}, like.probes, told)
+
+
 @dataclass(frozen=True)
 class Keepsake:
     """A task just learnt: the record the store will keep, and what it is told from."""
@@ -63,14 +73,11 @@ class Keepsake:
     def of(cls, task: Task, lesson: Lesson, learnt: Learnt, method: Method, config: dict[str, Any]) -> Keepsake:
         """Score the task (on test, or valid where there is none), make its probes, and put all it keeps together."""
         added = method.recall(learnt.kept)
-        lesson.company = tuple(member for _, member in method.company)
         split = lesson.test if len(lesson.test) else lesson.valid
         scores, answers = lesson.evaluate(split, added)
         shown, output_hash = probes.make(lesson, split.rows, added)
         meta = describe(task, lesson, learnt, config) | {"scores": scores, "probe_hash": output_hash}
         summary = {"kind": task.kind, "labels": len(task.labels), "scores": scores, **learnt.facts}
-        if method.company:
-            summary[COMPANY] = [id for id, _ in method.company]
         head = {f"head.{k}": v.detach().cpu() for k, v in lesson.head.state_dict().items()}
         kept = {f"method.{k}": v for k, v in learnt.kept.tensors.items()}
         kept |= about(lesson.backbone, [lesson.kind.input_row(lesson.backbone, e.input) for e in task.train[:ROWS]])

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tss.errors import ConfigError, DamagedError, StoreError
-from tss.keeping import asked_again
+from tss.keeping import asked_again, recorded
 from tss.learning.resident import Ready, sound
 from tss.methods import method_class
+from tss.methods.method import Companion, Method
 from tss.results import TaskInfo
 from tss.settings import Settings
-from tss.store import COMPANY, Collected, Index, Store, TaskEntry, TaskRecord, portable
+from tss.store import COMPANY, Collected, Store, TaskEntry, TaskRecord, portable
 from tss.tasks.names import check_name
 
 _WAIT = 5.0  # seconds for another writer to end
@@ -29,6 +30,7 @@ class StoreOperations:
 
     if TYPE_CHECKING:
 
+        def _new_method(self) -> Method: ...
         def _identity(self) -> dict[str, Any]: ...
         def _identify(self) -> None: ...
         def _made_ready(self, record: Any, company: Sequence[Ready] = ()) -> Ready: ...
@@ -59,38 +61,44 @@ class StoreOperations:
             return self.store.gc()
 
     def revisit(self, names: Sequence[str] | None = None) -> list[TaskInfo]:
-        """Let tasks answer together with later ones that chose them as company; returns those that changed.
+        """Let tasks answer beside what their like have learnt since; returns those that changed.
 
-        What helps a new task is taken to help the old one, too: no example of it is kept that could tell. At most as
-        many are asked as a new task may ask (`company`). Sub-networks and heads stay as they are; each task that
-        changes gets a new version, and `rollback` undoes it. Raises UnknownTaskError, DamagedError, StoreError; tasks
-        before the one it is raised for have changed then.
+        Own chances and those of the companion (of TSS+ the task's line) count one half each. No example is kept that
+        could tell whether it helps. Sub-networks and heads stay as they are; each task that changes gets a new version,
+        and `rollback` undoes it. Raises UnknownTaskError before anything has changed, DamagedError, StoreError; then
+        some tasks may have changed.
         """
-        changed = []
+        changed: list[TaskInfo] = []
         with self.store.writing(wait=_WAIT):
-            for name in names or self.store.index().names():
-                index = self.store.index()
-                entry = index.entry(check_name(name))
-                record = self.store.read(entry.name, entry.version)
-                new = self._newcomers(index, entry, set(record.meta["labels"]))
-                if new:
-                    company = [*index.company(entry), *new]
-                    others = [self._made_ready(self.store.read(one.name, one.version)) for one in company]
-                    record = asked_again(record, self._made_ready(record, others))
-                    record = replace(record, summary={**record.summary, COMPANY: [one.id for one in company]})
-                    changed.append(self._info(self.store.add(record, parent=entry.name, new_version=True)))
+            chosen = [self.store.index().entry(check_name(name)).name for name in names or self.store.index().names()]
+            if not chosen:
+                return []
+            method = self._new_method()
+            method.load_shared(self.store.read_shared())
+            for companion in method.companions():
+                changed += self._beside(companion, [name for name in chosen if name in companion.tasks])
         return changed
 
-    def _newcomers(self, index: Index, entry: TaskEntry, labels: set[str]) -> list[TaskEntry]:
-        """Later tasks that ask this one and know its labels, as many as there is room for, oldest first."""
-        present = [one.name for one in index.company(entry)]
-        room = getattr(self.settings.config().method, "company", 0) - len(present)
-        found: list[TaskEntry] = []
-        for other in (index.entry(name) for name in index.names() if name not in (entry.name, *present)):
-            if len(found) < room and any(one.name == entry.name for one in index.company(other)):
-                record = self.store.read(other.name, other.version, gates=False)
-                found += [other] if labels <= set(record.meta["labels"]) else []
-        return found
+    def _beside(self, companion: Companion, names: Sequence[str]) -> list[TaskInfo]:
+        """New versions of tasks, which answer beside a companion; not of those that do so already."""
+        index, changed = self.store.index(), []
+        found = [(entry, self.store.read(entry.name, entry.version)) for entry in map(index.entry, names)]
+        known = set(companion.what.labels)
+        found = [(entry, record) for entry, record in found if known.issuperset(record.meta["labels"])]
+        if not found:
+            return []
+        made = recorded(companion, found[0][1])
+        id = next((one.id for one in index.tasks if one.name == made.name and self._is(one, made)), index.next_id)
+        ready = self._made_ready(made)
+        beside = [] if id < index.next_id else [asked_again(made, ready)]
+        for entry, record in found:
+            if entry.summary.get(COMPANY) != [id]:
+                again = asked_again(record, self._made_ready(record, [ready]))
+                again = replace(again, summary={**again.summary, COMPANY: [id]})
+                (kept,) = self.store.add_all([again], parent=entry.name, new_version=True, beside=beside)
+                changed.append(self._info(kept))
+                beside = []
+        return changed
 
     def export(self, name: str, file: str | PathLike[str], version: int | None = None) -> int:
         """Write a task, with those that answer beside it, into one new file that `import_` reads; returns its bytes.

@@ -16,9 +16,9 @@ from tss.methods.line import DOUBT, MOST, Agreement, Line, agreement, lines_of, 
 from tss.methods.plus import PlusConfig
 
 
-def line(rows=100, labels=("good", "bad"), value=1.0, last="old", size=6):
+def line(rows=100, labels=("good", "bad"), value=1.0, last="old", size=6):  # the task that joined last
     head = {"outer.weight": torch.full((len(labels), 3), value), "outer.bias": torch.full((len(labels),), value)}
-    return Line("classification", False, labels, rows, last, torch.full((size,), value), head)
+    return Line("classification", False, labels, rows, (last,), torch.full((size,), value), head)
 
 
 @pytest.mark.parametrize(("settle", "share"), [(0.0, 1.0), (0.5, 0.5), (1.0, 0.25)])
@@ -26,7 +26,8 @@ def test_a_task_moves_its_line_by_its_share_of_the_rows(settle, share):
     found = line(rows=75, value=0.0).joined(line(rows=25, value=1.0, last="new"), settle)
     assert torch.allclose(found.scores, torch.full((6,), share))
     assert torch.allclose(found.head["outer.weight"], torch.full((2, 3), share))
-    assert (found.rows, found.last) == (100, "new")
+    assert (found.rows, found.tasks) == (100, ("old", "new"))
+    assert found.joined(line(last="old"), settle).tasks == ("new", "old")  # learnt again
 
 
 def test_labels_that_one_side_does_not_know_keep_their_rows():
@@ -50,7 +51,7 @@ def test_lines_come_back_from_tensors():
     two = [line(value=0.5), line(labels=("naïve", "über"), last="zwei ☂")]
     found = lines_of(tensors_of(two))
     for one, other in zip(two, found, strict=True):
-        assert (one.kind, one.labels, one.rows, one.last) == (other.kind, other.labels, other.rows, other.last)
+        assert (one.kind, one.labels, one.rows, one.tasks) == (other.kind, other.labels, other.rows, other.tasks)
         assert torch.equal(one.scores, other.scores) and torch.equal(one.head["outer.bias"], other.head["outer.bias"])
     assert lines_of({}) == [] and tensors_of([]) == {}
 
@@ -68,7 +69,8 @@ def begun(lesson, lines=(), **options):
 def agreeing(monkeypatch, **errors):
     """Lines agree so many standard errors with every task, by the task that joined them last."""
     monkeypatch.setattr(
-        "tss.methods.plus.agreement", lambda lesson, line, added: Agreement(errors[line.last] / 100, errors[line.last])
+        "tss.methods.plus.agreement",
+        lambda lesson, line, added: Agreement(errors[line.tasks[-1]] / 100, errors[line.tasks[-1]]),
     )
 
 
@@ -85,7 +87,7 @@ def test_a_task_starts_from_the_line_that_answers_it_best_without_screening_or_r
     with torch.no_grad():
         method.scores.add_(1.0)
     method.end(lesson)
-    assert [one.last for one in method.lines] == ["a", "old", lesson.name]
+    assert [one.tasks[-1] for one in method.lines] == ["a", "old", lesson.name]
     joined = method.lines[-1]
     share = (24 / 114) ** 0.5
     assert joined.rows == 114 and torch.allclose(joined.scores, torch.full_like(joined.scores, 1.0 + share))
@@ -100,7 +102,7 @@ def test_a_task_that_contradicts_its_line_begins_one(monkeypatch, errors, lasts)
     method.begin(lesson, inner)
     assert method.facts()["inherited"] == float(len(lasts) == 1)
     method.end(lesson)
-    assert [one.last for one in method.lines] == lasts
+    assert [one.tasks[-1] for one in method.lines] == lasts
 
 
 def learnt_line(kind="classification"):
@@ -153,7 +155,7 @@ def test_tasks_of_opposite_meaning_form_two_lines_and_later_ones_find_their_own(
         method.begin(lesson, inner)
         inner([lesson], method, max_steps=60, eval_steps=60)
         method.end(lesson)
-    assert [one.last for one in method.lines] == ["turned", "third"] and method.lines[-1].rows == 80
+    assert [one.tasks[-1] for one in method.lines] == ["turned", "third"] and method.lines[-1].rows == 80
 
 
 def test_no_more_lines_are_kept_than_allowed():
@@ -161,7 +163,7 @@ def test_no_more_lines_are_kept_than_allowed():
     method = begun(lesson, [{"labels": (f"{i}", "other"), "last": str(i)} for i in range(MOST)])
     method.begin(lesson, inner)
     method.end(lesson)
-    assert [one.last for one in method.lines] == [*map(str, range(1, MOST)), lesson.name]
+    assert [one.tasks[-1] for one in method.lines] == [*map(str, range(1, MOST)), lesson.name]
 
 
 def test_kinds_that_form_no_lines_leave_none():
@@ -177,7 +179,7 @@ def texts(losses):
     lesson = small_lesson("generation", count=24)
     method = small_method(lesson, "tss+", lined="generation")
     size = method.bank.size
-    method.lines = [Line("generation", False, (), 50, f"old {i}", torch.full((size,), 1.0 + i), {}) for i in losses]
+    method.lines = [Line("generation", False, (), 50, (f"old {i}",), torch.full((size,), 1.0 + i), {}) for i in losses]
     method.lines.append(line(size=size, labels=("a", "b"), last="of labels"))
     return lesson, method
 
@@ -191,7 +193,7 @@ def test_texts_start_from_the_line_that_gives_them_the_smallest_loss(monkeypatch
     method.begin(lesson, inner)
     assert len(seen) == 3 and torch.equal(method.scores, torch.full_like(method.scores, 2.0))
     method.end(lesson)
-    assert [one.last for one in method.lines] == ["old 0", "old 2", "of labels", lesson.name]
+    assert [one.tasks[-1] for one in method.lines] == ["old 0", "old 2", "of labels", lesson.name]
     assert method.lines[-1].rows == 74
 
 
@@ -200,7 +202,7 @@ def test_texts_that_begin_afresh_begin_a_line(monkeypatch):
     monkeypatch.setattr(method, "_race", lambda lesson, starts, train: None)
     method.begin(lesson, inner)
     method.end(lesson)
-    assert [(one.last, one.rows) for one in method.lines] == [("old 0", 50), ("of labels", 100), (lesson.name, 24)]
+    assert [(one.tasks[-1], one.rows) for one in method.lines] == [("old 0", 50), ("of labels", 100), (lesson.name, 24)]
 
 
 def test_a_line_of_texts_must_win_its_race():

@@ -106,10 +106,10 @@ def revisit(
     tasks: Annotated[list[str] | None, typer.Argument(help="Only these.", show_default="all")] = None,
     as_json: show.Json = False,
 ) -> None:
-    """Let earlier tasks answer together with later ones that are alike.
+    """Let tasks gain from what tasks alike have learnt since.
 
-    For stores of TSS+ learnt with `--set company=N`: a task answers together with those that chose it as company when
-    they were learnt. Nothing is trained, no example is needed; each task that changes gets a new version, and
+    For stores of TSS+: a task of a line answers together with what its line knows by now, half and half. That costs a
+    second pass for each input. Nothing is trained, no example is needed; each task that changes gets a new version, and
     `tss rollback` undoes it.
 
     \b
@@ -123,7 +123,7 @@ def revisit(
     if as_json:
         show.document({"tasks": [asdict(info) for info in changed]})
     elif not changed:
-        typer.echo("nothing to do: no later task chose one of these as company")
+        typer.echo("nothing to do: no task alike has been learnt since")
     for info in () if as_json else changed:
         typer.echo(f"{show.printable(info.name)} is at version {info.version}")
 

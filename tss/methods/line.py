@@ -5,8 +5,9 @@
 
 Stored tasks keep bits; how sure each bit is is what a line adds: a score that many rows have pushed far from 0 is not
 turned by a hundred more. Small tasks move the line a little, large ones more. Kept once for all tasks of the line, with
-the running mean of their heads: two bytes a weight. Nothing that answers reads it, and a task that is removed has left
-its mark there. A line that answers a task's rows worse than chance means something else by its labels (`agreement`).
+the running mean of their heads: two bytes a weight. Nothing that answers reads it, unless asked to: `tss revisit` has
+tasks of labels answer beside what their line knows by then. A task that is removed has left its mark there. A line that
+answers a task's rows worse than chance means something else by its labels (`agreement`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ import torch
 from torch import Tensor
 
 from tss.backbones.backbone import Pass
-from tss.methods.company import asked_for
 from tss.methods.method import Kept, Remembered
 from tss.tasks.batches import IGNORED
-from tss.tasks.lesson import Lesson
+from tss.tasks.lesson import Lesson, Member
 
 MOST = 8  # lines that are kept; the one that no task has joined for longest goes first
 ALIKE = 2  # labels that a task must share with a line
@@ -32,13 +32,13 @@ DOUBT = -3.0  # standard errors below chance at which it does not
 
 @dataclass(frozen=True)
 class Line:
-    """scores [size]; head: tensors by name, a row of `outer` for each label; last: the task that joined last."""
+    """scores [size]; head: tensors by name, a row of `outer` for each label; tasks: names, the latest last."""
 
     kind: str
     pair: bool  # its tasks ask about two texts, such as a sentence and an aspect
     labels: tuple[str, ...]
     rows: int
-    last: str
+    tasks: tuple[str, ...]
     scores: Tensor
     head: Mapping[str, Tensor]
 
@@ -59,9 +59,10 @@ class Line:
         rows = self.rows + other.rows
         share = (other.rows / rows) ** settle
         labels = (*self.labels, *(label for label in other.labels if label not in self.labels))
+        tasks = (*(name for name in self.tasks if name not in other.tasks), *other.tasks)
         head = {name: self._mixed(name, other, labels, share) for name in self.head}
         scores = torch.lerp(self.scores, other.scores, share)
-        return Line(self.kind, self.pair, labels, rows, other.last, scores, head)
+        return Line(self.kind, self.pair, labels, rows, tasks, scores, head)
 
     def _mixed(self, name: str, other: Line, labels: Sequence[str], share: float) -> Tensor:
         """A tensor of both heads: rows of labels that both know are mixed, the others stay as they are."""
@@ -87,7 +88,7 @@ def agreement(lesson: Lesson, line: Line, added: Pass) -> Agreement:
     """Of a line, through its sub-network, with the training rows of a task that it has not seen."""
     shared = [label for label in lesson.kind.labels if label in line.labels]
     column = torch.tensor([shared.index(label) if label in shared else -1 for label in lesson.kind.labels])
-    asked = asked_for(lesson, shared, line.start(), added)
+    asked = _asked(lesson, shared, line, added)
     lesson.backbone.model.eval()
     chances, meant = [], []
     for batch in lesson.batches(lesson.train.spread(JUDGED).rows, 64):
@@ -101,11 +102,19 @@ def agreement(lesson: Lesson, line: Line, added: Pass) -> Agreement:
     return Agreement(float(each.mean()), float(each.mean()) / error) if error > 0.0 else Agreement(0.0, 0.0)
 
 
+def _asked(lesson: Lesson, labels: Sequence[str], line: Line, added: Pass) -> Member:
+    """A line as one that is asked for some of the labels it knows, with the lesson's inputs."""
+    kind = lesson.kind
+    head = type(kind)(line.labels, kind.lengths, kind.metric, kind.reading).head(lesson.backbone.width, "")
+    head.load_state_dict(dict(line.head))
+    return Member.of(labels, head.to(lesson.backbone.device).eval(), lambda: added, line.labels)
+
+
 def tensors_of(lines: Iterable[Line]) -> dict[str, Tensor]:
     """Lines as named tensors, scores in half precision; names and numbers as the bytes of a JSON text."""
     out = {}
     for i, line in enumerate(lines):
-        about = {key: getattr(line, key) for key in ("kind", "pair", "labels", "rows", "last")}
+        about = {key: getattr(line, key) for key in ("kind", "pair", "labels", "rows", "tasks")}
         out[f"line.{i}.about"] = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
         out[f"line.{i}.scores"] = line.scores.half()
         out |= {f"line.{i}.head.{name}": tensor for name, tensor in line.head.items()}
@@ -118,6 +127,6 @@ def lines_of(tensors: Mapping[str, Tensor]) -> list[Line]:
     while (key := f"line.{len(out)}.") + "about" in tensors:
         about = json.loads(bytes(tensors[key + "about"].cpu().numpy()))
         head = {name.removeprefix(f"{key}head."): t for name, t in tensors.items() if name.startswith(f"{key}head.")}
-        labels = tuple(about.pop("labels"))
-        out.append(Line(**about, labels=labels, scores=tensors[key + "scores"].float(), head=head))
+        labels, tasks = (tuple(about.pop(part)) for part in ("labels", "tasks"))
+        out.append(Line(**about, labels=labels, tasks=tasks, scores=tensors[key + "scores"].float(), head=head))
     return out

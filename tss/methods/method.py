@@ -18,7 +18,7 @@ from tss.backbones.backbone import Backbone, Pass
 from tss.tasks.batches import Batch
 from tss.tasks.example import KINDS
 from tss.tasks.kind import Kind, kind_of
-from tss.tasks.lesson import Lesson, Member
+from tss.tasks.lesson import Lesson
 
 # train(lessons, method) -> outcome: the loop, handed to `begin` for probes and inner trainings
 Train = Callable[..., Any]
@@ -71,7 +71,15 @@ class Earlier:
     name: str
     kind: str
     read: Callable[[], Remembered]
-    id: int = 0  # its number in the store
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A sub-network that stored tasks may answer beside, with its own head: what it is called, and for which tasks."""
+
+    name: str
+    tasks: Sequence[str]
+    what: Remembered
 
 
 class Method:
@@ -90,7 +98,6 @@ class Method:
     mixable: a task adds adapters to the backbone and nothing else, so that one forward pass can answer many tasks.
     defaults: options of other parts (adapters, reading, training) that are usually otherwise with this method.
     earlier: the tasks of the store, oldest first, set before `begin`. parent: the one this task started from, if any.
-    company: after `end`, the stored tasks that answer beside this one, each as its number and what it is asked through.
     moment: set by the loop for every training step; None outside of one, as in evaluation.
     """
 
@@ -110,7 +117,6 @@ class Method:
     Config: ClassVar[type]
     moment: Moment | None = None
     earlier: Sequence[Earlier] = ()
-    company: Sequence[tuple[int, Member]] = ()
     parent: str | None = None
 
     def __init__(self, backbone: Backbone, adapters: AdapterConfig, config: Any, seed: int):
@@ -136,6 +142,10 @@ class Method:
 
     def load_shared(self, tensors: dict[str, Tensor]) -> None:
         """Continue from what `shared` gave."""
+
+    def companions(self) -> Sequence[Companion]:
+        """What stored tasks may answer beside, once asked to (`tss revisit`): what their like have learnt since."""
+        return ()
 
     # One task.
     def begin(self, lesson: Lesson, train: Train) -> None:

@@ -5,13 +5,13 @@
     w_hat = w (2 g - 1)             in tagging and generation: a closed gate turns the sign (`signed`)
 
 Tasks form a tree, not a chain: what a dissimilar task learnt never slows another, so no soft mask is needed; what
-similar tasks learnt is inherited whole, with the rows of the head whose labels have the same names. A fresh start races
-against the line, or against the `rivals` stored tasks that suit best: those whose features predict the targets best by
-ridge regression with one row left out (classification, tagging), or whose sub-network gives the targets the smallest
-loss (generation, which finds its line in the same way). Each task keeps its gates, as the difference from its parent;
-a line is read by nothing that answers. Cost: a forward pass of a few rows for each of the latest 64 stored tasks of the
-kind, or each line of texts, and (rivals + 1) x `race_steps` steps. With `company`, stored tasks that know the same
-labels may answer beside the new one (`company.py`).
+similar tasks learnt is inherited whole, with the rows of the head whose labels have the same names. A line of the
+task's labels is taken unless it answers the task's rows worse than chance. Else a fresh start races against the line of
+texts, or the `rivals` stored tasks, that suit best: whose features predict the targets best by ridge regression with
+one row left out (classification, tagging), or whose sub-network gives the targets the smallest loss (generation). Each
+task keeps its gates, as the difference from its parent; a line is read by nothing that answers, unless `tss revisit`
+asks for it. Cost: a forward pass of a few rows for each of the lines, or of the latest 64 stored tasks of the kind, and
+(rivals + 1) x `race_steps` steps where there is a race.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from torch import Tensor, nn
 
 from tss.errors import ConfigError, DamagedError
 from tss.gates.scores import draw_scores
-from tss.methods.company import guest, invited
 from tss.methods.line import DOUBT, MOST, Agreement, Line, agreement, lines_of, tensors_of
-from tss.methods.method import Earlier, Remembered, Train
+from tss.methods.method import Companion, Earlier, Remembered, Train
 from tss.methods.supsup import GateConfig, SupSup, kinds_in
 from tss.tasks.batches import IGNORED
 from tss.tasks.lesson import Lesson, Split
@@ -50,7 +49,6 @@ class PlusConfig(GateConfig):
     head_start: bool = True  # rows of the parent's head for labels of the same name
     lined: str = "classification,generation"  # kinds, with commas between, whose tasks hand on scores by lines
     settle: float = 0.5  # how much less a small task moves its line than a large one; 0: the last one is the line
-    company: int = 0  # stored tasks with the same labels that may answer beside the new one; each is a pass more
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,8 +57,6 @@ class PlusConfig(GateConfig):
         kinds_in("lined", self.lined)
         if not 0.0 <= self.settle <= 1.0:
             raise ConfigError(f"settle is from 0 to 1, not {self.settle}")
-        if self.company < 0:
-            raise ConfigError(f"company is at least 0, not {self.company}")
         if self.rivals < 0 or self.race_steps < 1:
             raise ConfigError(f"rivals are at least 0 and race_steps at least 1, not {self.rivals}, {self.race_steps}")
 
@@ -84,14 +80,14 @@ class Plus(SupSup):
         self.lines = lines_of(tensors)
 
     def begin(self, lesson: Lesson, train: Train) -> None:
-        self.company, self.agreement = (), Agreement(0.0, 0.0)
+        self.agreement = Agreement(0.0, 0.0)
         line = self._suitable_line(lesson)
         known: Sequence[Start] = ()
         if len(lesson.train) >= LEAST_RACE and (line is None or lesson.kind.by_loss):  # labels have told already
             known = [line] if line else self._screen(lesson)[: self.config.rivals]
         chosen = self._race(lesson, [None, *known], train) if known else line
         self._start_from(lesson, chosen)
-        name = chosen.last if isinstance(chosen, Line) else chosen and chosen[0].name
+        name = chosen.tasks[-1] if isinstance(chosen, Line) else chosen and chosen[0].name
         self.parent = name if name in [earlier.name for earlier in self.earlier] else None  # a line outlives its tasks
 
     def _start_from(self, lesson: Lesson, chosen: Start) -> None:
@@ -134,21 +130,21 @@ class Plus(SupSup):
         """The line moves on to the task just learnt; a task without one begins one."""
         head = {name: tensor.detach().cpu().clone() for name, tensor in lesson.head.state_dict().items()}
         scores, kind = self.scores.detach().cpu().clone(), lesson.kind
-        mine = Line(kind.name, lesson.pair, tuple(kind.labels), len(lesson.train), lesson.name, scores, head)
+        mine = Line(kind.name, lesson.pair, tuple(kind.labels), len(lesson.train), (lesson.name,), scores, head)
         if self._line is not None:
             mine = self._line.joined(mine, self.config.settle)
         self.lines = [*(one for one in self.lines if one is not self._line), mine][-MOST:]
 
-    def _known(self, lesson: Lesson, latest: int = 0) -> Iterator[tuple[Earlier, Remembered]]:
-        """Stored tasks of the same kind; only so many of the latest, or 0: all."""
-        for earlier in [one for one in self.earlier if one.kind == lesson.kind.name][-latest:]:
+    def _known(self, lesson: Lesson) -> Iterator[tuple[Earlier, Remembered]]:
+        """Stored tasks of the same kind, the latest ones."""
+        for earlier in [one for one in self.earlier if one.kind == lesson.kind.name][-LATEST:]:
             with suppress(DamagedError):  # `tss verify` tells; a new task can do without it
                 yield earlier, earlier.read()
 
     def _screen(self, lesson: Lesson) -> list[tuple[Earlier, Remembered]]:
         """Stored tasks of the same kind, the most suitable first."""
         split = lesson.train.first(SCREENED)
-        found = [(unfitness(lesson, split, self.recall(one[1].kept)), one) for one in self._known(lesson, LATEST)]
+        found = [(unfitness(lesson, split, self.recall(one[1].kept)), one) for one in self._known(lesson)]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
     def _race(self, lesson: Lesson, starts: Sequence[Start], train: Train) -> Start:
@@ -173,17 +169,17 @@ class Plus(SupSup):
         super().end(lesson)
         if lesson.kind.name in kinds_in("lined", self.config.lined):
             self._join(lesson)
-        if not self.config.company or lesson.kind.by_loss:  # texts are not chosen among labels
-            return
-        asked = [(one.id, guest(lesson, stored, self.recall(stored.kept))) for one, stored in self._known(lesson)]
-        guests = [(id, member) for id, member in asked if member is not None]
-        found = invited(lesson, self.recall(self.kept()), [member for _, member in guests], self.config.company)
-        self.company = tuple(guests[i] for i in found)
+
+    def companions(self) -> list[Companion]:
+        """Lines of labels, for all their tasks: each has seen texts that the others have not."""
+        signed = self.config.signed_kinds()
+        found = [line for line in self.lines if line.labels and len(line.tasks) > 1]
+        whats = [Remembered(self.as_kept(one.scores, one.kind in signed), dict(one.head), one.labels) for one in found]
+        return [Companion(f"{one.kind} line", one.tasks, what) for one, what in zip(found, whats, strict=True)]
 
     def facts(self) -> dict[str, float]:
-        asked = {"members": float(len(self.company))} if self.config.company else {}
         told = {"inherited": float(self._chosen is not None), "agreement": self.agreement.errors}
-        return {**super().facts(), **told, **asked}
+        return {**super().facts(), **told}
 
 
 @torch.no_grad()

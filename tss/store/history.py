@@ -66,7 +66,8 @@ def collected(reader: Reader, index: Index) -> tuple[Index, dict[str, bytes]]:
             continue
         new = entry
         if entry.parent and (parent is None or parent[1].file != entry.parent):
-            new, blob = _based_anew(reader, index, entry, parent)
+            based, blob = _based_anew(reader, index, entry, parent)
+            new = replace(based, withdrawn=entry.withdrawn)
             blobs[new.file] = blob
         tasks.append(new)
         standing[entry.file] = entry, new
