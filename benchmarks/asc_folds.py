@@ -3,14 +3,15 @@
     python benchmarks/asc_folds.py write DATA FOLDS   # from what `tss data prepare` wrote: folders, FOLDS/fold0.txt …
     tss bench run --data DATA --out RUNS --sequences FOLDS/fold0.txt,FOLDS/fold1.txt,… --orders 0 \\
         --methods tss+,supsup,one-adapter,tss
-    python benchmarks/asc_folds.py collect RUNS FOLDS --out results/asc_folds.jsonl.xz
+    python benchmarks/asc_folds.py collect RUNS… FOLDS --out results/asc_folds.jsonl.xz
     python benchmarks/asc_folds.py lines results/asc_folds.jsonl.xz                        # a table
 
 In the benchmark these tasks have tests of 15 to 85 rows, with which three points of macro-F1 are noise. Here the rows
 of train and valid (the benchmark's tests stay unread) are cut into five folds by text; fold k is the test of its own
 sequence, a tenth of the other texts is valid, the rest train. Laptop and restaurant are learnt as they are. Fold k has
 the tasks in order k of ASC. A task's score is its macro-F1 over all its rows, each answered in the fold that held it
-out. Intervals: texts drawn anew 1,000 times within each task, the same ones for all methods.
+out. Intervals: texts drawn anew 1,000 times within each task, the same ones for all methods. Stores that are still in
+RUNS and whose tasks change by `tss revisit` are also asked as they answer then, as a method of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -74,19 +77,48 @@ def read(file: Path) -> list[Row]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def collect(runs: Runs, out: Path) -> list[Line]:
-    """What each method answered to the rows of each fold when it had just learnt the task; texts become numbers."""
+def collect(runs: Runs, out: Path, stores: Path | None = None) -> list[Line]:
+    """What each method answered to the rows of each fold when it had just learnt the task; texts become numbers.
+
+    stores: where those of the runs are, for what they answer once revisited.
+    """
     found = []
     for run in runs.runs:
-        for described, line in zip(run.header["tasks"], run.lines, strict=False):
-            if described["name"] in SMALL:
-                fold = Path(described["ref"]).parent.name
-                rows = read(out / fold / described["name"].split("/")[1] / "test.jsonl")
-                texts = list(dict.fromkeys(row["text"] for row in rows))
-                numbers = [texts.index(row["text"]) for row in rows]
-                about = {"method": run.header["label"], "task": described["name"], "fold": fold, "texts": numbers}
-                found.append({**about, **line["examples"]})
+        told = [(about["name"], Path(about["ref"]).parent.name) for about in run.header["tasks"][: len(run.lines)]]
+        for (task, fold), line in zip(told, run.lines, strict=True):
+            if task in SMALL:
+                found.append({**_about(out, run.header["label"], task, fold), **line["examples"]})
+        if stores is not None and (store := stores / run.header["cell"]).exists():
+            found += revisited(store, out, run.header["label"], [one for one in told if one[0] in SMALL])
     return sorted(found, key=lambda one: (one["method"], one["task"], one["fold"]))
+
+
+def revisited(store: Path, out: Path, label: str, told: Iterable[tuple[str, str]]) -> list[Line]:
+    """What a store's tasks answer after `tss revisit`, done in a copy; nothing where that changes nothing."""
+    from tss import Learner, Task
+    from tss.bench.examples import test
+
+    with tempfile.TemporaryDirectory() as folder:
+        learner = Learner.open(shutil.copytree(store, Path(folder, "store")))
+        changed = {info.name for info in learner.revisit()}
+        return [
+            {
+                **_about(out, f"{label}, revisited", task, fold),
+                **test(learner, Task.from_folder(_folder(out, task, fold)))[1],
+            }
+            for task, fold in told
+            if changed
+        ]
+
+
+def _folder(out: Path, task: str, fold: str) -> Path:
+    return out / fold / task.split("/")[1]
+
+
+def _about(out: Path, method: str, task: str, fold: str) -> Line:
+    rows = read(_folder(out, task, fold) / "test.jsonl")
+    texts = list(dict.fromkeys(row["text"] for row in rows))
+    return {"method": method, "task": task, "fold": fold, "texts": [texts.index(row["text"]) for row in rows]}
 
 
 def answers(lines: Iterable[Line]) -> dict[str, Answers]:
@@ -157,7 +189,7 @@ def main() -> None:
     for what, places in {"write": ("data", "folds"), "collect": ("runs", "folds"), "lines": ("file",)}.items():
         part = parts.add_parser(what)
         for place in places:
-            part.add_argument(place, type=Path)
+            part.add_argument(place, type=Path, nargs="+" if place == "runs" else None)
         if what == "collect":
             part.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
@@ -165,7 +197,9 @@ def main() -> None:
         write(args.data, args.folds)
     elif args.what == "collect":
         with lzma.open(args.out, "wt", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in collect(read_runs(args.runs), args.folds))
+            for runs in args.runs:
+                lines = collect(read_runs(runs), args.folds, runs / "stores")
+                file.writelines(json.dumps(line) + "\n" for line in lines)
     else:
         with lzma.open(args.file, "rt", encoding="utf-8") as file:
             print("\n".join(table(answers(map(json.loads, file)))))

@@ -8,7 +8,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tiny import tiny_path
 
+from tss import Learner
 from tss.bench.collect import Run, Runs
 from tss.data.sequences import sequence
 from tss.tasks.task import Task
@@ -81,6 +83,33 @@ def test_the_table_compares_by_the_same_texts(made: tuple[ModuleType, Path]):
     assert told[2].startswith("| TSS+ | ") and told[2].endswith("| – |")
     assert told[3].startswith("| SupSup | ") and "+13.89 (" in told[3] and told[3].endswith("| 17 of 17 |")
     assert told[4].startswith("Not whole: ONE") and told[5] == "1224 rows of 17 tasks."
+
+
+def test_stores_are_asked_again_once_revisited(made: tuple[ModuleType, Path]):
+    """The answers of two tasks of a line, as `tss revisit` leaves them; a store without lines adds nothing."""
+    module, folds = made
+    names = ("asc/ipod", "asc/router")
+    for method in ("tss+", "supsup"):
+        learner = Learner.open(
+            folds / "stores" / method, backbone=str(tiny_path("bart")), method=method, config={"max_steps": 30}
+        )
+        for name in names:
+            learner.learn(Task.from_folder(folds / "fold1" / name.split("/")[1]))
+    tasks = [{"name": name, "ref": str(folds / "fold1" / name.split("/")[1])} for name in names]
+    header = {"label": "TSS+", "cell": "tss+", "tasks": tasks}
+    plain = {"examples": {"labels": ["positive", "negative"], "predicted": [0], "gold": [0]}}
+    found = module.collect(Runs({}, [Run(header, [plain, plain])]), folds, folds / "stores")
+    assert [(one["method"], one["task"]) for one in found] == [
+        (method, name) for method in ("TSS+", "TSS+, revisited") for name in names
+    ]
+    learner = Learner.open(folds / "stores" / "tss+")
+    assert learner.store.index().names() == names and len(learner.store.index().tasks) == 2  # as it was
+    learner.revisit()
+    task = Task.from_folder(folds / "fold1" / "ipod")
+    said = learner.predict("asc/ipod", [example.input for example in task.test])
+    assert [found[2]["labels"][i] for i in found[2]["predicted"]] == said
+    alone = {**header, "label": "SupSup", "cell": "supsup"}
+    assert len(module.collect(Runs({}, [Run(alone, [plain, plain])]), folds, folds / "stores")) == 2
 
 
 def test_texts_are_drawn_whole(made: tuple[ModuleType, Path]):

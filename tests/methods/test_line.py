@@ -93,6 +93,30 @@ def test_a_task_starts_from_the_line_that_answers_it_best_without_screening_or_r
     assert joined.rows == 114 and torch.allclose(joined.scores, torch.full_like(joined.scores, 1.0 + share))
 
 
+@pytest.mark.parametrize(("hold", "kept"), [(0.0, 4.0), (0.25, 3.25)])
+def test_a_task_may_take_back_a_share_of_its_way_which_its_line_goes_whole(hold, kept):
+    lesson = small_lesson("classification", count=24)
+    method = begun(lesson, [{}], hold=hold)
+    method.begin(lesson, inner)
+    with torch.no_grad():
+        method.scores.fill_(4.0)  # from 1
+    method.end(lesson)
+    assert torch.allclose(method.scores, torch.full_like(method.scores, kept))
+    share = (24 / 124) ** 0.5
+    assert torch.allclose(method.lines[-1].scores, torch.full_like(method.scores, 1.0 + 3.0 * share))
+
+
+def test_only_tasks_of_a_line_of_labels_take_anything_back(monkeypatch):
+    lesson, method = texts(range(1))
+    method.config = replace(method.config, hold=0.5)
+    monkeypatch.setattr(method, "_race", lambda lesson, starts, train: starts[1])
+    method.begin(lesson, inner)
+    with torch.no_grad():
+        method.scores.fill_(4.0)
+    method.end(lesson)
+    assert torch.all(method.scores == 4.0)
+
+
 @pytest.mark.parametrize(("errors", "lasts"), [(0.99 * DOUBT, ["new"]), (1.01 * DOUBT, ["old", "new"])])
 def test_a_task_that_contradicts_its_line_begins_one(monkeypatch, errors, lasts):
     lesson = small_lesson("classification", count=24)
@@ -223,7 +247,7 @@ def test_a_line_is_judged_as_the_sub_network_that_its_tasks_would_keep(kind):
     assert ("signed" in mine.tensors) is (kind == "generation")
 
 
-@pytest.mark.parametrize("bad", [{"lined": "texts"}, {"settle": -0.1}, {"settle": 1.5}])
+@pytest.mark.parametrize("bad", [{"lined": "texts"}, {"settle": -0.1}, {"settle": 1.5}, {"hold": 2.0}])
 def test_bad_options_of_lines_are_refused(bad):
     with pytest.raises(ConfigError):
         PlusConfig(**bad)

@@ -49,14 +49,16 @@ class PlusConfig(GateConfig):
     head_start: bool = True  # rows of the parent's head for labels of the same name
     lined: str = "classification,generation"  # kinds, with commas between, whose tasks hand on scores by lines
     settle: float = 0.5  # how much less a small task moves its line than a large one; 0: the last one is the line
+    hold: float = 0.0  # share of its way from its line that a task of labels takes back once it is learnt
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.sticky > 0:
             raise ConfigError(f"sticky must be above 0, not {self.sticky}")
         kinds_in("lined", self.lined)
-        if not 0.0 <= self.settle <= 1.0:
-            raise ConfigError(f"settle is from 0 to 1, not {self.settle}")
+        for key in ("settle", "hold"):
+            if not 0.0 <= getattr(self, key) <= 1.0:
+                raise ConfigError(f"{key} is from 0 to 1, not {getattr(self, key)}")
         if self.rivals < 0 or self.race_steps < 1:
             raise ConfigError(f"rivals are at least 0 and race_steps at least 1, not {self.rivals}, {self.race_steps}")
 
@@ -169,6 +171,9 @@ class Plus(SupSup):
         super().end(lesson)
         if lesson.kind.name in kinds_in("lined", self.config.lined):
             self._join(lesson)
+        if self._line is not None and self.config.hold and not lesson.kind.by_loss:
+            with torch.no_grad():
+                self.scores.lerp_(self._line.scores.to(self.device), self.config.hold)
 
     def companions(self) -> list[Companion]:
         """Lines of labels, for all their tasks: each has seen texts that the others have not."""
