@@ -201,18 +201,19 @@ def test_a_plan_changes_nothing(copy: Path, store: Path):
     assert_same_bits(state(learner, "toy classification"), state(unplanned, "toy classification"))
 
 
+@pytest.mark.parametrize(("lined", "before"), [("", 10), ("classification", 0)])  # a line is taken without a race
 def test_a_plan_counts_what_a_method_trains_before_the_task_and_trains_little_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lined: str, before: int
 ):
-    learner = open_learner(tmp_path / "store", tiny_path("bart"), "tss+", race_steps=5, rivals=1)
+    learner = open_learner(tmp_path / "store", tiny_path("bart"), "tss+", race_steps=5, rivals=1, lined=lined)
     first = learner.plan(small_task("classification", 24, name="one"))
     learner.learn(small_task("classification", 24, name="one"))
     made: list[int] = []
     run = Training.run
     monkeypatch.setattr(Training, "run", lambda self: made.append(self.total) or run(self))
     second = learner.plan(small_task("classification", 24, name="two", seed=1))
-    assert (first["steps_before"], second["steps_before"]) == (0, 10)  # its line and a fresh start, five steps each
-    assert second["steps"] == first["steps"] == OPTIONS["max_steps"] and max(made) == 3 and len(made) == 3
+    assert (first["steps_before"], second["steps_before"]) == (0, before)  # one stored, one fresh, five steps each
+    assert second["steps"] == first["steps"] == OPTIONS["max_steps"] and max(made) == 3 and len(made) == 1 + before // 5
 
 
 @pytest.mark.parametrize(("score", "what"), [(-1.0, "empty"), (1.0, "full")])

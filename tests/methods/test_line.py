@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -54,6 +55,14 @@ def test_lines_come_back_from_tensors():
         assert (one.kind, one.labels, one.rows, one.tasks) == (other.kind, other.labels, other.rows, other.tasks)
         assert torch.equal(one.scores, other.scores) and torch.equal(one.head["outer.bias"], other.head["outer.bias"])
     assert lines_of({}) == [] and tensors_of([]) == {}
+
+
+def test_lines_of_the_first_stores_know_their_last_task_alone():
+    tensors = tensors_of([line(last="it")])
+    about = json.loads(bytes(tensors["line.0.about"].numpy()))
+    told = json.dumps({**{key: value for key, value in about.items() if key != "tasks"}, "last": "it"})
+    tensors["line.0.about"] = torch.frombuffer(bytearray(told.encode()), dtype=torch.uint8)
+    assert lines_of(tensors)[0].tasks == ("it",)
 
 
 def begun(lesson, lines=(), **options):

@@ -127,6 +127,7 @@ def lines_of(tensors: Mapping[str, Tensor]) -> list[Line]:
     while (key := f"line.{len(out)}.") + "about" in tensors:
         about = json.loads(bytes(tensors[key + "about"].cpu().numpy()))
         head = {name.removeprefix(f"{key}head."): t for name, t in tensors.items() if name.startswith(f"{key}head.")}
+        about.setdefault("tasks", [about.pop("last", "")])  # all that lines of the first stores say
         labels, tasks = (tuple(about.pop(part)) for part in ("labels", "tasks"))
         out.append(Line(**about, labels=labels, tasks=tasks, scores=tensors[key + "scores"].float(), head=head))
     return out
