@@ -6,12 +6,12 @@
 
 Tasks form a tree, not a chain: what a dissimilar task learnt never slows another, so no soft mask is needed; what
 similar tasks learnt is inherited whole, with the rows of the head whose labels have the same names. A line of the
-task's labels is taken unless it answers the task's rows worse than chance. Else a fresh start races against the line of
-texts, or the `rivals` stored tasks, that suit best: whose features predict the targets best by ridge regression with
-one row left out (classification, tagging), or whose sub-network gives the targets the smallest loss (generation). Each
-task keeps its gates, as the difference from its parent; a line is read by nothing that answers, unless `tss revisit`
-asks for it. Cost: a forward pass of a few rows for each of the lines, or of the latest 64 stored tasks of the kind, and
-(rivals + 1) x `race_steps` steps where there is a race.
+task's labels is taken, unless it answers the task's rows worse than chance: then the task begins afresh. Where there is
+none a fresh start races against the line of texts, or the `rivals` stored tasks, that suit best: whose features predict
+the targets best by ridge regression with one row left out (classification, tagging), or whose sub-network gives the
+targets the smallest loss (generation). Each task keeps its gates, as the difference from its parent; a line is read by
+nothing that answers, unless `tss revisit` asks for it. Cost: a forward pass of a few rows for each of the lines, or of
+the latest 64 stored tasks of the kind, and (rivals + 1) x `race_steps` steps where there is a race.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class Plus(SupSup):
         self.agreement = Agreement(0.0, 0.0)
         line = self._suitable_line(lesson)
         known: Sequence[Start] = ()
-        if len(lesson.train) >= LEAST_RACE and (line is None or lesson.kind.by_loss):  # labels have told already
+        told = (
+            line is not None and not lesson.kind.by_loss or self.agreement.errors <= DOUBT
+        )  # by labels, without a race
+        if len(lesson.train) >= LEAST_RACE and not told:
             known = [line] if line else self._screen(lesson)[: self.config.rivals]
         chosen = self._race(lesson, [None, *known], train) if known else line
         self._start_from(lesson, chosen)
