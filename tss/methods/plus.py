@@ -85,10 +85,8 @@ class Plus(SupSup):
         self.agreement = Agreement(0.0, 0.0)
         line = self._suitable_line(lesson)
         known: Sequence[Start] = ()
-        told = (
-            line is not None and not lesson.kind.by_loss or self.agreement.errors <= DOUBT
-        )  # by labels, without a race
-        if len(lesson.train) >= LEAST_RACE and not told:
+        known_by_labels = (line is not None and not lesson.kind.by_loss) or self.agreement.errors <= DOUBT
+        if len(lesson.train) >= LEAST_RACE and not known_by_labels:  # else there is nothing left to race for
             known = [line] if line else self._screen(lesson)[: self.config.rivals]
         chosen = self._race(lesson, [None, *known], train) if known else line
         self._start_from(lesson, chosen)
