@@ -171,6 +171,11 @@ def table(found: Mapping[str, Answers]) -> list[str]:
     return [*lines, f"{max(rows.values())} rows of {len(SMALL)} tasks."]
 
 
+def lines_in(file: Path) -> list[Line]:
+    with lzma.open(file, "rt", encoding="utf-8") as packed:
+        return [json.loads(line) for line in packed]
+
+
 def _apart(differences: np.ndarray) -> str:
     low, high = np.quantile(differences[1:], [0.025, 0.975])
     return f"{differences[0]:+.2f} ({low:+.2f} to {high:+.2f})"
@@ -201,8 +206,7 @@ def main() -> None:
                 lines = collect(read_runs(runs), args.folds, runs / "stores")
                 file.writelines(json.dumps(line) + "\n" for line in lines)
     else:
-        with lzma.open(args.file, "rt", encoding="utf-8") as file:
-            print("\n".join(table(answers(map(json.loads, file)))))
+        print("\n".join(table(answers(lines_in(args.file)))))
 
 
 if __name__ == "__main__":

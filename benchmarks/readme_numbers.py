@@ -105,6 +105,24 @@ def backbones() -> str:
     )
 
 
+def folds() -> str:
+    """From results/asc_folds.jsonl.xz: the answers to every row of the small ASC tasks, each held out once."""
+    from asc_folds import answers, lines_in, table
+
+    *rows, counted = table(answers(lines_in(ROOT / "results/asc_folds.jsonl.xz")))
+    return "\n".join(
+        [
+            "Where tasks are alike: the small ASC tasks cross-validated with `bart-nano`, so that two points can be "
+            "told (95 % intervals; `python benchmarks/asc_folds.py lines results/asc_folds.jsonl.xz`). Revisited: "
+            "after `tss revisit`, which has earlier tasks gain from later ones.",
+            "",
+            *rows,
+            "",
+            counted,
+        ]
+    )
+
+
 def growth() -> str:
     """State and cost of methods whose state or cost grows, from results/methods/growth.json."""
     found = json.loads((ROOT / "results/methods/growth.json").read_text("utf-8"))
@@ -135,7 +153,10 @@ def growth() -> str:
     )
 
 
-PAGES = {"README.md": {"demo": demo, "backbones": backbones}, "docs/methods/README.md": {"growth": growth}}
+PAGES = {
+    "README.md": {"folds": folds, "demo": demo, "backbones": backbones},
+    "docs/methods/README.md": {"growth": growth},
+}
 
 
 def filled(text: str, blocks: dict[str, Callable[[], str]]) -> str:
