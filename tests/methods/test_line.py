@@ -28,7 +28,6 @@ def test_a_task_moves_its_line_by_its_share_of_the_rows(settle, share):
     assert torch.allclose(found.scores, torch.full((6,), share))
     assert torch.allclose(found.head["outer.weight"], torch.full((2, 3), share))
     assert (found.rows, found.tasks) == (100, ("old", "new"))
-    assert found.joined(line(last="old"), settle).tasks == ("new", "old")  # learnt again
 
 
 def test_labels_that_one_side_does_not_know_keep_their_rows():
@@ -63,6 +62,26 @@ def test_lines_of_the_first_stores_know_their_last_task_alone():
     told = json.dumps({**{key: value for key, value in about.items() if key != "tasks"}, "last": "it"})
     tensors["line.0.about"] = torch.frombuffer(bytearray(told.encode()), dtype=torch.uint8)
     assert lines_of(tensors)[0].tasks == ("it",)
+
+
+def test_a_task_learnt_again_belongs_to_its_new_line_alone(monkeypatch):
+    lesson = small_lesson("classification", count=24)
+    lesson.name = "b"
+    for errors, tasks in ((1.0, [("a", "b")]), (2 * DOUBT, [("a",), ("b",)])):
+        method = begun(lesson, [{"last": "b"}])
+        method.lines = [replace(method.lines[0], tasks=("b", "a"))]
+        agreeing(monkeypatch, a=errors)
+        method.begin(lesson, inner)
+        method.end(lesson)
+        assert [one.tasks for one in method.lines] == tasks
+
+
+def test_a_line_whose_tasks_are_all_gone_is_still_one(monkeypatch):
+    lesson = small_lesson("classification", count=24)
+    method = begun(lesson, [{}])
+    method.lines = [method.lines[0].without("old")]
+    method.begin(lesson, inner)
+    assert method.parent is None and torch.equal(method.scores, method.lines[0].scores)
 
 
 def begun(lesson, lines=(), **options):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -54,12 +54,16 @@ class Line:
         """As what a stored task would hand on."""
         return Remembered(Kept(self.scores > 0), dict(self.head), self.labels)
 
+    def without(self, task: str) -> Line:
+        """Not for a task any more that was learnt again and has gone elsewhere; what it taught stays."""
+        return replace(self, tasks=tuple(name for name in self.tasks if name != task))
+
     def joined(self, other: Line, settle: float) -> Line:
         """With a task that began at it."""
         rows = self.rows + other.rows
         share = (other.rows / rows) ** settle
         labels = (*self.labels, *(label for label in other.labels if label not in self.labels))
-        tasks = (*(name for name in self.tasks if name not in other.tasks), *other.tasks)
+        tasks = (*self.tasks, *other.tasks)
         head = {name: self._mixed(name, other, labels, share) for name in self.head}
         scores = torch.lerp(self.scores, other.scores, share)
         return Line(self.kind, self.pair, labels, rows, tasks, scores, head)

@@ -90,7 +90,7 @@ class Plus(SupSup):
             known = [line] if line else self._screen(lesson)[: self.config.rivals]
         chosen = self._race(lesson, [None, *known], train) if known else line
         self._start_from(lesson, chosen)
-        name = chosen.tasks[-1] if isinstance(chosen, Line) else chosen and chosen[0].name
+        name = "".join(chosen.tasks[-1:]) if isinstance(chosen, Line) else chosen and chosen[0].name
         self.parent = name if name in [earlier.name for earlier in self.earlier] else None  # a line outlives its tasks
 
     def _start_from(self, lesson: Lesson, chosen: Start) -> None:
@@ -134,9 +134,10 @@ class Plus(SupSup):
         head = {name: tensor.detach().cpu().clone() for name, tensor in lesson.head.state_dict().items()}
         scores, kind = self.scores.detach().cpu().clone(), lesson.kind
         mine = Line(kind.name, lesson.pair, tuple(kind.labels), len(lesson.train), (lesson.name,), scores, head)
+        others = [one.without(lesson.name) for one in self.lines if one is not self._line]
         if self._line is not None:
-            mine = self._line.joined(mine, self.config.settle)
-        self.lines = [*(one for one in self.lines if one is not self._line), mine][-MOST:]
+            mine = self._line.without(lesson.name).joined(mine, self.config.settle)
+        self.lines = [*others, mine][-MOST:]
 
     def _known(self, lesson: Lesson) -> Iterator[tuple[Earlier, Remembered]]:
         """Stored tasks of the same kind, the latest ones."""
