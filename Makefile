@@ -53,6 +53,7 @@ bench: $(STAMP)  ## ratios against peers on the CPU (about half an hour; DATA=fo
 	-$(BENCH)/bytes_per_task.py $(WITH_PEER)
 	-$(BENCH)/many_tasks_in_a_batch.py --compile-seconds 60 --out results/performance/many_tasks_cpu.json
 	-$(BENCH)/training_step.py $(WITH_PEER)
+	-$(BENCH)/precision.py
 	-$(BENCH)/importance.py
 	-$(BENCH)/padding.py --data $(DATA) --packed
 	-$(BENCH)/task_matrix.py

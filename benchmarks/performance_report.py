@@ -20,6 +20,7 @@ TITLES = {
     "bytes_per_task": "P1: bytes of a task on disk",
     "many_tasks_in_a_batch": "P2 and P7: many tasks in a batch, hundreds at hand",
     "training_step": "P3 and P4: the training step",
+    "precision": "The training step on a CPU, in bfloat16",
     "importance": "P5: exact importance of each example",
     "padding": "P6: real tokens among computed ones",
     "task_matrix": "P8: the full task matrix",

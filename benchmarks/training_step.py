@@ -44,14 +44,14 @@ TOY = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim
 DRAWN = {"bart-large": {}, "toy": TOY}  # the defaults of transformers are BART-large
 
 
-def opened(folder: Path, shape: str, device: str, method: str | None = None) -> Learner:
-    """A learner with an empty store and a backbone of the shape, in the precision of the device's benchmarks.
+def opened(folder: Path, shape: str, device: str, method: str | None = None, precision: str = "") -> Learner:
+    """A learner with an empty store and a backbone of the shape, by default in the precision of such benchmarks.
 
     Random weights are drawn on the device itself: BART-large's, made on a CPU and passed through a file, take a minute.
     """
     from transformers import AutoModelForSeq2SeqLM, BartConfig
 
-    options = {"precision": "bfloat16" if device == "cuda" else "float32"}
+    options = {"precision": precision or ("bfloat16" if device == "cuda" else "float32")}
     name = STORED.get(shape, str(folder / "random"))
     learner = Learner.open(folder / "store", name, method, device=device, config=options)
     if shape in DRAWN:

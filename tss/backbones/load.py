@@ -58,6 +58,7 @@ def load_backbone(name: str = DEFAULT, *, device: str = "cpu", dtype: str = "flo
     from safetensors import SafetensorError
     from transformers import AutoConfig
 
+    from tss.backbones.attention import widen
     from tss.backbones.families import FAMILIES
     from tss.backbones.repeatable import prepare
     from tss.backbones.sites import layout_of
@@ -85,6 +86,8 @@ def load_backbone(name: str = DEFAULT, *, device: str = "cpu", dtype: str = "flo
         prepare()
         # cuDNN's attention plans anew for every shape, and each step of a generated text is a new one
         torch.backends.cuda.enable_cudnn_sdp(False)
+    elif model.device.type == "cpu":
+        widen(model)
     return family(name, model, tokenizer, layout, places)
 
 
