@@ -13,9 +13,10 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(FOLDER))
+    import small_lanes
     import small_tasks
 
-    monkeypatch.setattr(small_tasks, "BATCH", 4)
+    monkeypatch.setattr(small_lanes, "BATCH", 4)
     return small_tasks
 
 
