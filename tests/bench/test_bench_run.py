@@ -17,7 +17,7 @@ from tiny import tiny_path
 
 from tss.bench import run as running
 from tss.bench.cell import Backbones, Grid
-from tss.bench.collect import documents, lacking, read_runs, sequences
+from tss.bench.collect import documents, read_runs, sequences
 from tss.bench.plan import Cell, Plan, make_plan
 from tss.bench.run import run_grid
 from tss.bench.sequence import read_header, read_log
@@ -144,16 +144,6 @@ def test_when_time_is_up_cells_are_left_and_the_next_call_ends_them(
     assert (again.failed, len(again.done) + len(again.skipped)) == ({}, 2)
     for cell in part.cells:
         assert numbers(grid, cell) == numbers(whole, cell)
-
-
-def test_only_what_other_runs_lack_is_planned(whole: Grid, plan: Plan, tmp_path: Path):
-    assert lacking(plan, read_runs(whole.runs)).cells == ()
-    runs = shutil.copytree(whole.runs, tmp_path / "runs", ignore=shutil.ignore_patterns("stores"))
-    cut, gone = plan.cells[0], plan.cells[-1]
-    log = Path(runs) / f"{cut.key}.jsonl"
-    log.write_text("".join(log.read_text().splitlines(keepends=True)[:2]))
-    (Path(runs) / f"{gone.key}.jsonl").unlink()
-    assert lacking(plan, read_runs(runs)).cells == (cut, gone)
 
 
 def test_a_failure_does_not_stop_the_others(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

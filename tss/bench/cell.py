@@ -36,7 +36,7 @@ class Grid:
     """What all cells have in common. runs: the folder of logs and stores; data: the prepared tasks.
 
     limit_test: only so many test examples a task; first: only so many tasks of a sequence (0: all, both).
-    track: trackers that are told of every step.
+    track: trackers that are told of every step. each: options of single methods, by name, beside those of all.
     """
 
     runs: str
@@ -48,6 +48,7 @@ class Grid:
     limit_test: int = 0
     first: int = 0
     track: Sequence[str] = ()
+    each: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
         """What decides the numbers, wherever the folders are."""
@@ -65,7 +66,7 @@ class Grid:
     def options_of(self, method: str) -> dict[str, Any]:
         """The options that the method has."""
         known = resolve(method, self.preset).flat()
-        return {key: value for key, value in self.options.items() if key in known}
+        return {key: value for key, value in self.options.items() if key in known} | self.each.get(method, {})
 
     def check_options(self, methods: Sequence[str]) -> None:
         """Raises ConfigError for an option that none of the methods has, or a value that one of them refuses."""

@@ -7,13 +7,13 @@ import json
 import lzma
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tss.bench.compact import FORM, expanded, square
 from tss.bench.examples import Columns
-from tss.bench.plan import Plan, runs_as
+from tss.bench.plan import runs_as
 from tss.bench.sequence import Line, entry_of, proof
 from tss.errors import TssError
 from tss.report.measures import Score
@@ -97,7 +97,7 @@ def together(parts: Sequence[Runs]) -> Runs:
     grid = {**first, "asked": {}, "methods": [], "seeds": []}
     for part in parts:
         for key, value in first["settings"].items():
-            if key != "options" and part.grid["settings"].get(key) != value:
+            if key not in ("options", "each") and part.grid["settings"].get(key) != value:
                 other = part.grid["settings"].get(key)
                 raise TssError(f"one grid was made with {key} {value!r}, another with {other!r}: no one table")
         grid["asked"].update(part.grid["asked"])
@@ -108,12 +108,6 @@ def together(parts: Sequence[Runs]) -> Runs:
             if there is None or len(run.lines) >= len(there.lines):
                 cells[run.header["cell"]] = run
     return Runs(grid, list(cells.values()))
-
-
-def lacking(plan: Plan, runs: Runs) -> Plan:
-    """The plan without the cells that the runs have to their end."""
-    whole = {run.header["cell"] for run in runs.runs if run.whole}
-    return replace(plan, cells=tuple(cell for cell in plan.cells if cell.key not in whole))
 
 
 def _parse(text: str, compact: bool = False) -> list[Run]:

@@ -80,11 +80,16 @@ def make_plan(
     names = {one.sequence for one in asked}
     if len(names) < len(dict.fromkeys(sequences)):
         raise ConfigError("two lists of tasks have the same file name; rename one")
+    return plan_of(asked, chosen, seeds, triangle)
+
+
+def plan_of(asked: Sequence[Asked], methods: Sequence[str], seeds: Sequence[int], triangle: bool = True) -> Plan:
+    """All cells of methods on what is asked for, each once."""
     cells: dict[str, Cell] = {}
     for seed in dict.fromkeys(seeds):
-        for method in dict.fromkeys(runs_as(name) for name in chosen):
+        for method in dict.fromkeys(runs_as(name) for name in methods):
             cells.update((cell.key, cell) for cell in _cells(method, asked, seed, triangle))
-    return Plan(asked, chosen, tuple(dict.fromkeys(seeds)), tuple(cells.values()))
+    return Plan(tuple(asked), tuple(methods), tuple(dict.fromkeys(seeds)), tuple(cells.values()))
 
 
 def runs_as(method: str) -> str:

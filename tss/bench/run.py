@@ -60,10 +60,12 @@ def prepare_runs(grid: Grid, plan: Plan) -> None:
     whole |= {"methods": list(plan.methods), "seeds": list(plan.seeds)}
     if file.exists():
         old = json.loads(file.read_text(encoding="utf-8"))
+        settings["each"] = {**old["settings"].get("each", {}), **grid.each}  # methods may join later
+        before = {**old["settings"], "each": {**settings["each"], **old["settings"].get("each", {})}}
         for key, value in settings.items():
-            if old["settings"].get(key) != value:
+            if before.get(key) != value:
                 raise StoreError(
-                    f"{grid.runs} was made with {key} {old['settings'].get(key)!r}, not {value!r}; numbers made "
+                    f"{grid.runs} was made with {key} {before.get(key)!r}, not {value!r}; numbers made "
                     "differently do not belong into one table: use another folder"
                 )
         whole["asked"] = {**old["asked"], **asked}

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import tss
-from tss.cli import backbone, bench, data, demo, history, learn, look, predict
+from tss.cli import backbone, bench, bench_complete, data, demo, history, learn, look, predict
 from tss.cli import serve as serving
 from tss.errors import TssError
 
@@ -107,6 +107,7 @@ app.add_typer(backbone_commands, name="backbone")
 
 bench_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The paper's experiments.")
 bench_commands.command(no_args_is_help=True)(bench.run)
+bench_commands.command(no_args_is_help=True)(bench_complete.complete)
 bench_commands.command(no_args_is_help=True)(bench.table)
 bench_commands.command(no_args_is_help=True)(bench.claims)
 bench_commands.command(no_args_is_help=True)(bench.pack)

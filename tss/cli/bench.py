@@ -50,12 +50,6 @@ def run(
     triangle: Annotated[
         bool, typer.Option(help="Order 0 of a method that forgets: test all earlier tasks after each one, for F′.")
     ] = True,
-    lacking: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUNS", help="Leave out what this folder or packed file has to its end.", show_default=False
-        ),
-    ] = None,
     seconds: Annotated[
         float | None,
         typer.Option(min=0, help="Stop after so many; the same command goes on from there.", show_default=False),
@@ -72,23 +66,18 @@ def run(
       tss bench run --data data --out runs --sequences asc,ner --methods tss,supsup
       tss bench run --data data --out runs --jobs 8 --device cuda
       tss bench run --data data --out runs --ray auto --gpus-per-cell 0.125
-      tss bench run --data data --out runs --jobs 8 --lacking results/raw/grid.jsonl.xz --seconds 540
+      tss bench run --data data --out runs --jobs 8 --seconds 540
       accelerate launch --multi_gpu --num_processes 2 -m tss bench run --data data --out runs
     """
-    from tss.bench import collect
     from tss.bench.cell import Grid
     from tss.bench.plan import make_plan
     from tss.bench.ray_run import Cluster
     from tss.bench.run import run_grid
-    from tss.cli.bench_live import Live
+    from tss.cli.bench_live import Live, ended
     from tss.cli.launched import launched
 
     named, chosen = options.words(sequences), options.words(methods)
-    plan = make_plan(named, _numbers("--orders", orders), chosen, _numbers("--seeds", seeds), tasks, triangle)
-    if lacking is not None:
-        plan = collect.lacking(plan, collect.read_runs(lacking))
-        if not plan.cells:
-            return show.note(f"{lacking} has every cell that was asked for to its end")
+    plan = make_plan(named, numbers("--orders", orders), chosen, numbers("--seeds", seeds), tasks, triangle)
     cluster = None if ray is None else Cluster(ray, gpus_per_cell, cpus_per_cell)
     if cluster and seconds is not None:
         raise ConfigError("--seconds stops processes of this machine (--jobs), not those of --ray")
@@ -106,15 +95,7 @@ def run(
             return
         with Live(plan) as live:
             finished = run_grid(plan, grid, jobs, live.tell, cluster, ranks, inf if seconds is None else seconds)
-    left = len(plan.cells) - len(finished.done) - len(finished.skipped) - len(finished.failed)
-    show.note(
-        f"{len(finished.done)} cells run, {len(finished.skipped)} were done before, {len(finished.failed)} failed"
-        f"{f', {left} left when time was up' if left else ''}; `tss bench table {out}` prints the tables"
-    )
-    for key, error in finished.failed.items():
-        show.note(f"failed: {key}: {show.printable(error)}")
-    if finished.failed:
-        raise typer.Exit(1)
+    ended(plan, finished, out)
 
 
 def table(
@@ -154,7 +135,7 @@ def claims(
 
     found = read_runs(runs)
     if orders:
-        found = of_orders(found, _numbers("--orders", orders))
+        found = of_orders(found, numbers("--orders", orders))
     shown = f"orders {orders}" if orders else ""
     typer.echo(FORMATS[form.value](claim_tables(Measured(found), shown)), nl=False)
 
@@ -229,7 +210,7 @@ def work() -> None:
     work_on()
 
 
-def _numbers(option: str, text: str) -> list[int]:
+def numbers(option: str, text: str) -> list[int]:
     """`0-2,4` as [0, 1, 2, 4]."""
     out: list[int] = []
     for word in options.words(text):

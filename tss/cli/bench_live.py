@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from tss.cli import show
 
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tss.bench.plan import Cell, Plan
+    from tss.bench.run import Finished
 
 _LONGEST = 0.25  # seconds between two drawings
 
@@ -88,3 +92,16 @@ class Live:
                     text = f"{key.removeprefix(method + '.')}: {now.get('task', '')} {step}"
                     table.add_row("", "", "", f"{now['learnt']}/{self.tasks[key]}", Text(show.printable(text)))
         return table
+
+
+def ended(plan: Plan, finished: Finished, runs: Path) -> None:
+    """What became of the cells; exit status 1 if one failed."""
+    left = len(plan.cells) - len(finished.done) - len(finished.skipped) - len(finished.failed)
+    show.note(
+        f"{len(finished.done)} cells run, {len(finished.skipped)} were done before, {len(finished.failed)} failed"
+        f"{f', {left} left when time was up' if left else ''}; `tss bench table {runs}` prints the tables"
+    )
+    for key, error in finished.failed.items():
+        show.note(f"failed: {key}: {show.printable(error)}")
+    if finished.failed:
+        raise typer.Exit(1)
