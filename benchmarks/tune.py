@@ -23,7 +23,13 @@ import shutil
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tss.bench.cell import Grid
+    from tss.bench.plan import Cell
 
 DEV = 500  # `dev_examples` of the loop
 FACTS = ("steps", "seconds", "flips", "inherited", "importance")
@@ -72,34 +78,34 @@ def text_of(row: str) -> str:
     return str(next(example[key] for key in ("text", "source", "tokens") if key in example))
 
 
-def runs_of(plan: dict) -> list[tuple[dict, int, int, str]]:
-    """Configuration, order, seed and the name of the log."""
-    return [
-        (one, order, seed, f"{one['method']}-order{order}" + (f"-seed{seed}" if seed else ""))
-        for seed in plan.get("seeds", [0])
-        for one in plan["configurations"]
-        for order in one.get("orders", plan["orders"])
-    ]
-
-
-def jobs(plan: dict, args) -> list:
-    from tss.bench.cell import Grid
-    from tss.bench.plan import Cell
+def runs_of(plan: dict) -> Iterator[tuple[dict, int, Cell]]:
+    """Each configuration with the orders that it is asked for, and what is to be trained there: one training a task or
+    family for methods whose tasks do not influence each other, as in a grid. Tasks that a method cannot learn are left out."""
+    from tss.bench.plan import Asked, plan_of
     from tss.data.sequences import sequence
 
-    out = []
     name = plan.get("sequence", "heterogeneous")
+    for one in plan["configurations"]:
+        for order in one.get("orders", plan["orders"]):
+            tasks = tuple(sequence(name, order)[: plan["tasks"] or None])
+            asked = [Asked(name, order, tasks)]
+            for cell in plan_of(asked, [one["method"]], plan.get("seeds", [0]), triangle=False).cells:
+                yield one, order, cell
+
+
+def jobs(plan: dict, args) -> list[tuple[Cell, Grid]]:
+    """Each cell once, though several orders may share it; the longest first, as they keep the others waiting."""
+    from tss.bench.cell import Grid
+
+    out = {}
     data = str(without_tests(Path(args.data), Path(args.out) / "data", plan.get("held_out", 0)))
-    for one, order, seed, key in runs_of(plan):
-        tasks = tuple(sequence(name, order))[: plan["tasks"] or None]
-        options = {**plan["options"], **one["options"]}
+    for one, _, cell in runs_of(plan):
         runs = Path(args.out) / one["label"]
         runs.mkdir(parents=True, exist_ok=True)
-        grid = Grid(str(runs), data, args.backbone, "recommended", options, args.device)
-        cell = Cell(key, one["method"], seed, tasks, name, order)
+        grid = Grid(str(runs), data, args.backbone, "recommended", {**plan["options"], **one["options"]}, args.device)
         if not grid.done(cell):
-            out.append((cell, grid))
-    return out
+            out[one["label"], cell.key] = cell, grid
+    return sorted(out.values(), key=lambda job: -len(job[0].tasks))
 
 
 def run(plan: dict, args) -> None:
@@ -122,18 +128,19 @@ def run(plan: dict, args) -> None:
 
 
 def lines(plan: dict, out: Path) -> list[dict]:
+    from tss.bench.sequence import read_log
+
     found = []
-    for one, order, seed, key in runs_of(plan):
-        log = out / one["label"] / f"{key}.jsonl"
-        logged = [json.loads(text) for text in log.read_text().splitlines()] if log.exists() else []
-        learnt = [line for line in logged if "task" in line]
-        whole = bool(learnt) and len(learnt) == len(logged[0]["tasks"])
+    for one, order, cell in runs_of(plan):
+        learnt = read_log(out / one["label"] / f"{cell.key}.jsonl")
+        whole = len(learnt) == len(cell.tasks)
         final = learnt[-1]["row"] if whole else [None] * len(learnt)
         for line, last in zip(learnt, final, strict=True):
             if "curve" in line:
                 best = max((e for e in line["curve"] if e[2] is not None), key=lambda e: e[2])
                 facts = {k: line["facts"][k] for k in FACTS if k in line["facts"]}
-                told = {"label": one["label"], "order": order, "task": line["task"]} | ({"seed": seed} if seed else {})
+                told = {"label": one["label"], "order": order, "task": line["task"]}
+                told |= {"seed": cell.seed} if cell.seed else {}
                 told |= {} if last is None else {"final": last}
                 if plan.get("held_out"):  # and dev at the end: a state that dev has not chosen
                     told |= {"held": next(iter(line["scores"].values())), "end": line["curve"][-1][2]}
