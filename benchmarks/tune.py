@@ -80,7 +80,7 @@ def text_of(row: str) -> str:
 
 def runs_of(plan: dict) -> Iterator[tuple[dict, int, Cell]]:
     """Each configuration with the orders that it is asked for, and what is to be trained there: one training a task or
-    family for methods whose tasks do not influence each other, as in a grid. Tasks that a method cannot learn are left out."""
+    family for methods whose tasks do not influence each other, as in a grid, without what a method cannot learn."""
     from tss.bench.plan import Asked, plan_of
     from tss.data.sequences import sequence
 
