@@ -12,6 +12,8 @@ What is done is skipped. Tests are never looked at: the dev examples stand in th
 score is minus the dev loss. Small dev sets are a lottery one by one, so the labels of a family's kept states are also
 counted together: `pooled` is the share of right answers. `final` is the main metric of the dev examples after the last
 task, which is what a method that forgets is judged by.
+
+`--seconds` stops it; the same command goes on with the task that was cut, and the table has what there is.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -108,7 +112,8 @@ def jobs(plan: dict, args) -> list[tuple[Cell, Grid]]:
     return sorted(out.values(), key=lambda job: -len(job[0].tasks))
 
 
-def run(plan: dict, args) -> None:
+def run(plan: dict, args) -> str:
+    """What failed, in words; empty if nothing did."""
     context = mp.get_context("spawn")
     queue, told = context.Queue(), context.Queue()
     todo = jobs(plan, args)
@@ -118,13 +123,22 @@ def run(plan: dict, args) -> None:
     for worker in workers:
         queue.put(None)
         worker.start()
-    began = time.time()
-    for i in range(len(todo)):
-        runs, key, seconds, problem = told.get()
-        where = f"{i + 1}/{len(todo)}  {Path(runs).name} {key}"
-        print(f"{time.time() - began:6.0f} s  {where} {seconds} s {problem}", flush=True)
+    began, failed = time.time(), 0
+    with suppress(Empty):  # no more time
+        for i in range(len(todo)):
+            runs, key, seconds, problem = told.get(timeout=left(began, args.seconds))
+            failed += bool(problem)
+            where = f"{i + 1}/{len(todo)}  {Path(runs).name} {key}"
+            print(f"{time.time() - began:6.0f} s  {where} {seconds} s {problem}", flush=True)
     for worker in workers:
-        worker.join()
+        worker.join(left(began, args.seconds))
+        worker.kill()  # a cell goes on from its last line, as after any crash
+    return f"{failed} of {len(todo)} failed" if failed else ""
+
+
+def left(began: float, seconds: float | None) -> float | None:
+    """Of the seconds that were given; None: no end."""
+    return None if seconds is None else max(began + seconds - time.time(), 0.0)
 
 
 def lines(plan: dict, out: Path) -> list[dict]:
@@ -197,6 +211,7 @@ def main() -> None:
     parser.add_argument("--backbone", default="bart-mini")
     parser.add_argument("--device")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, help="stop after so many")
     parser.add_argument("--summary", type=Path, help="write the dev scores as JSON lines here")
     args = parser.parse_args()
     if args.lines:
@@ -205,13 +220,14 @@ def main() -> None:
     if not (args.configs and args.out):
         parser.error("give CONFIGS.json and --out, or --lines")
     plan = json.loads(args.configs.read_text())
-    if args.data:
-        run(plan, args)
+    failed = run(plan, args) if args.data else ""
     found = lines(plan, args.out)
     print(summary(found))
     if args.summary:
         args.summary.parent.mkdir(parents=True, exist_ok=True)
         args.summary.write_text("".join(json.dumps(line) + "\n" for line in found))
+    if failed:
+        raise SystemExit(failed)
 
 
 if __name__ == "__main__":

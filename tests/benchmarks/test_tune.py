@@ -1,0 +1,106 @@
+"""`benchmarks/tune.py`: what its plans train, and that what was stopped goes on to a table of dev scores."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from tiny import tiny_path
+
+from tss.data.sequences import sequence
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+OPTIONS = {"max_steps": 4, "eval_steps": 2, "batch_size": 8, "bottleneck": 4, "head_lr": 3e-2}
+WORDS = {"positive": "good", "negative": "bad"}
+
+
+@pytest.fixture(autouse=True)
+def _scripts(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+
+
+def plan_for(*methods: str, **changes) -> dict:
+    configurations = [{"label": f"my-{method}", "method": method, "options": {}} for method in methods]
+    return {"orders": [3, 4], "tasks": 0, "options": OPTIONS, "configurations": configurations, **changes}
+
+
+def prepared(folder: Path, tasks: list[str]) -> Path:
+    for task in tasks:
+        (folder / task).mkdir(parents=True)
+        for split, times in {"train": 4, "valid": 2, "test": 1}.items():
+            rows = [
+                {"aspect": "screen", "text": f"{word} {task} {split} {i}", "label": label}
+                for i in range(times)
+                for label, word in WORDS.items()
+            ]
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (folder / task / f"{split}.jsonl").write_text("" if split == "test" else text)
+    return folder
+
+
+def test_what_no_order_changes_is_trained_once():
+    from tune import runs_of
+
+    plan = plan_for("one-adapter", "mtl-adapter", "ncl-adapter", "lamol")
+    told = [(one["method"], order, cell) for one, order, cell in runs_of(plan)]
+    each = {m: [cell for method, _, cell in told if method == m] for m, *_ in told}
+    keys = {method: {cell.key for cell in cells} for method, cells in each.items()}
+    assert len(each["one-adapter"]) == 80 and len(keys["one-adapter"]) == 40  # 40 tasks serve both orders
+    assert len(keys["mtl-adapter"]) == 5 and len(keys["ncl-adapter"]) == 2
+    learnt = [task for cell in each["lamol"] for task in cell.tasks]
+    assert len(learnt) == 70 and not [task for task in learnt if task.startswith("ner/")]
+    assert {order for _, order, _ in told} == {3, 4}
+
+
+def test_a_plan_in_the_repository_can_be_planned():
+    from tune import runs_of
+
+    from tss.config import resolve
+
+    for file in sorted((FOLDER.parent / "results" / "raw").glob("tuning-2[12].json")):
+        plan = json.loads(file.read_text())
+        assert len({one["label"] for one in plan["configurations"]}) == len(plan["configurations"])
+        for one, _, cell in runs_of(plan):
+            assert cell.tasks and cell.method == one["method"]
+            known = resolve(one["method"], "recommended").flat()
+            assert set(one["options"]) <= set(known), one["label"]
+
+
+def test_what_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
+    from tune import lines, main, run, summary
+
+    tasks = sequence("asc", 3)[:2]
+    data = prepared(tmp_path / "data", [*tasks, *sequence("asc", 4)[:2]])
+    plan = plan_for("one-adapter", "ncl-adapter", sequence="asc", tasks=2)
+    given = {"data": str(data), "out": str(tmp_path / "runs"), "backbone": str(tiny_path("bart")), "device": "cpu"}
+    run(plan, Namespace(**given, jobs=1, seconds=0.0))
+    assert lines(plan, tmp_path / "runs") == []
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    words = [str(tmp_path / "plan.json"), *(f"--{key}={value}" for key, value in given.items())]
+    monkeypatch.setattr(sys, "argv", ["tune.py", *words, "--summary", str(tmp_path / "kept.jsonl")])
+    main()
+    table = capsys.readouterr().out
+    kept = [json.loads(line) for line in (tmp_path / "kept.jsonl").read_text().splitlines()]
+    assert table.endswith(summary(kept) + "\n")
+    assert [(one["label"], one["order"]) for one in kept] == [
+        (f"my-{method}", order) for method in ("one-adapter", "ncl-adapter") for order in (3, 3, 4, 4)
+    ]
+    assert all(one["examples"] == 4 and 0 <= one["dev"] <= 100 and "final" in one for one in kept)
+    main()  # trains nothing again
+    assert capsys.readouterr().out == summary(kept) + "\n"
+
+
+def test_what_failed_is_said_and_told_by_the_exit_status(tmp_path, capsys, monkeypatch):
+    from tune import main
+
+    (tmp_path / "plan.json").write_text(json.dumps(plan_for("one-adapter", sequence="asc", tasks=1, orders=[3])))
+    data, _ = prepared(tmp_path / "data", sequence("asc", 3)[:1]), (tmp_path / "runs").mkdir()
+    (data / sequence("asc", 3)[0] / "train.jsonl").write_text("not JSON\n")
+    words = f"{tmp_path}/plan.json --data {data} --out {tmp_path}/runs --backbone {tiny_path('bart')} --device cpu"
+    monkeypatch.setattr(sys, "argv", ["tune.py", *words.split()])
+    with pytest.raises(SystemExit, match="1 of 1 failed"):
+        main()
+    assert "train.jsonl:1" in capsys.readouterr().out
