@@ -106,21 +106,18 @@ def backbones() -> str:
 
 
 def folds() -> str:
-    """From results/asc_folds.jsonl.xz: the answers to every row of the small ASC tasks, each held out once."""
+    """From results/folds/: by backbone, the answers to every row of the small ASC tasks, each held out once."""
     from asc_folds import answers, lines_in, table
 
-    *rows, counted = table(answers(lines_in(ROOT / "results/asc_folds.jsonl.xz")))
-    return "\n".join(
-        [
-            "Where tasks are alike: the small ASC tasks cross-validated with `bart-nano`, so that two points can be "
-            "told (95 % intervals; `python benchmarks/asc_folds.py lines results/asc_folds.jsonl.xz`). Revisited: "
-            "after `tss revisit`, which has earlier tasks gain from later ones.",
-            "",
-            *rows,
-            "",
-            counted,
-        ]
-    )
+    told = [
+        "Where tasks are alike: the small ASC tasks cross-validated, so that two points can be told (95 % intervals). "
+        "Revisited: after `tss revisit`, which has earlier tasks gain from later ones."
+    ]
+    for file in sorted((ROOT / "results/folds").glob("*.jsonl.xz")):
+        *rows, counted = table(answers(lines_in(file)))
+        command = f"python benchmarks/asc_folds.py lines {file.relative_to(ROOT)}"
+        told += ["", f"`{file.name.removesuffix('.jsonl.xz')}` (`{command}`):", "", *rows, "", counted]
+    return "\n".join(told)
 
 
 def growth() -> str:
