@@ -24,9 +24,9 @@ from unittest.mock import patch
 
 import torch
 from ratio import Figure, alternate, arguments, faster, finish, one_thread, smaller, versions, where
+from shapes import made_lesson, opened
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from training_step import made_lesson, opened
 
 from tss import Learner
 from tss.backbones.backbone import Pass

@@ -17,22 +17,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import statistics
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
+from lora_peer import REGIONS, TooLong, adapted, loads_and_switches, lora, no_longer_than
 from ratio import Figure, alternate, faster, one_thread, smaller, synchronise, versions, where
+from shapes import LABELS, opened
 from torch import Tensor, nn
-from training_step import opened
 
 from tss import Learner, randomness
 from tss.backbones.recorded import Recorder
@@ -44,7 +42,7 @@ from tss.tasks.kind import ReadingConfig, kind_of
 from tss.tasks.lesson import Lesson
 from tss.tasks.task import Lengths
 
-ROWS, LABELS, SWITCHES = 32, 3, 500
+ROWS, SWITCHES = 32, 500
 
 
 def plant(learner: Learner, count: int) -> list[str]:
@@ -65,60 +63,6 @@ def plant(learner: Learner, count: int) -> list[str]:
         learner._identify()
         learner.store.add_all(records)
     return [record.name for record in records]
-
-
-def lora(learner: Learner, rank: int, count: int) -> Any:
-    """PEFT's model over a copy of the backbone with `count` random LoRA adapters on all q and v."""
-    import copy
-
-    from peft import LoraConfig, get_peft_model
-
-    plain = copy.deepcopy(learner.backbone.model.model)
-    for module in plain.modules():
-        module._forward_hooks.clear()  # our adapters' hooks were copied along
-    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    with torch.device(learner.backbone.device):
-        model = get_peft_model(plain, config, adapter_name="task 0", autocast_adapter_dtype=False)
-        adapted = _adapted(model)
-        for i in range(1, count):  # as add_adapter does, without its walks through the model: half a second for each
-            model.peft_config[f"task {i}"] = config
-            for layer in adapted:
-                layer.update_layer(f"task {i}", rank, rank, config)
-    return model.requires_grad_(False).eval()
-
-
-def _adapted(model: nn.Module) -> list[nn.Module]:
-    """The linears that PEFT gave adapters."""
-    from peft.tuners.lora import LoraLayer
-
-    return [module for module in model.modules() if isinstance(module, LoraLayer)]
-
-
-def _layers(model: nn.Module) -> list[nn.Module]:
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-
-
-REGIONS = {"layer": _layers, "linear": _adapted}
-
-
-class TooLong(BaseException):
-    """Compiling took longer than was allowed; no error of the compiler's, so that it cannot catch it."""
-
-    @classmethod
-    def now(cls, *_: object) -> None:
-        raise cls("not compiled in the time allowed (--compile-seconds)")
-
-
-@contextmanager
-def no_longer_than(seconds: int) -> Iterator[None]:
-    signal.signal(signal.SIGALRM, TooLong.now)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, should it be ignored
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Sides:
@@ -178,7 +122,7 @@ class Sides:
             found[name] = call
             print(f"  {name}: ready in {time.perf_counter() - begin:.1f} s", flush=True)
         except (Exception, TooLong) as problem:  # whatever a compiler meets, the plain form is still there
-            for module in _adapted(self.peer):  # PEFT leaves the hooks of a pass that failed, and their adapters' names
+            for module in adapted(self.peer):  # PEFT leaves the hooks of a pass that failed, and their adapters' names
                 module._forward_pre_hooks.clear()
             print(f"  {name}: left out, {type(problem).__name__}: {problem!s:.200}", flush=True)
 
@@ -272,7 +216,7 @@ def at_hand(learner: Learner, names: list[str], rounds: int, device: str, loaded
     turns = alternate({"many": lambda: switch(many), "few": lambda: switch(few)}, device, rounds)
     what = f"switch, {len(many)} at hand against 5"
     yield smaller(what, turns["many"] / SWITCHES, turns["few"] / SWITCHES, "ms", 1.1)
-    load, set_few, set_many, adapter_bytes = _peer_at_hand(learner, loaded, rounds)
+    load, set_few, set_many, adapter_bytes = loads_and_switches(learner, loaded, rounds)
     yield smaller(f"peer's set_adapter, {loaded} at hand against 5", set_many, set_few, "ms")
     yield smaller("first use from disk", statistics.median(first[5:]), load, "ms", 1 / 3)
     theirs = adapter_bytes * len(many) / 1e6
@@ -281,29 +225,6 @@ def at_hand(learner: Learner, names: list[str], rounds: int, device: str, loaded
 
 def _allocated(device: str) -> int:
     return torch.cuda.memory_allocated() if device == "cuda" else 0
-
-
-def _peer_at_hand(learner: Learner, loaded: int, rounds: int) -> tuple[float, float, float, int]:
-    """PEFT: median of load_adapter, of set_adapter with 5 and with `loaded` adapters, bytes of one (r=8, bf16)."""
-    model = lora(learner, 8, 1)
-    device = str(learner.backbone.device)
-    numbers = sum(p.numel() for name, p in model.named_parameters() if "lora_" in name)
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder, selected_adapters=["task 0"])
-        loads: list[float] = []
-        switches: dict[int, float] = {}
-        for i in range(1, loaded):
-            begin = time.perf_counter()
-            model.load_adapter(Path(folder, "task 0"), f"task {i}", torch_device=device, autocast_adapter_dtype=False)
-            loads.append(1e3 * (time.perf_counter() - begin))
-            if i + 1 in (5, loaded):
-                times = []
-                for turn in range(max(rounds, 7)):
-                    begin = time.perf_counter()
-                    model.set_adapter(f"task {turn % 5}")
-                    times.append(1e3 * (time.perf_counter() - begin))
-                switches[i + 1] = statistics.median(times)
-    return statistics.median(loads), switches[5], switches[loaded], 2 * numbers
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 import trainer_peer
 from ratio import Figure, alternate, arguments, faster, finish, one_thread, versions, where
-from training_step import many_variants, opened
+from shapes import many_variants, opened
 
 from tss import Learner
 from tss.data.sequences import FAMILIES, load_task, sequence

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ratio import ROUNDS, alternate, arguments, faster, finish, one_thread, versions, where
-from training_step import STORED, made_lesson, opened, our_step
+from shapes import STORED, made_lesson, opened
+from training_step import our_step
 
 
 def step(folder: Path, precision: str, fused: bool, args: Any) -> Callable[[], Any]:

@@ -136,8 +136,8 @@ def test_an_epoch_of_the_trainer_in_turns_with_ours(tmp_path: Path):
     """Every epoch is timed with one of ours after it, and the Trainer does train: its own copy of the head."""
     pytest.importorskip("accelerate")
     import trainer_peer
+    from shapes import made_lesson
     from tiny import tiny_path
-    from training_step import made_lesson
 
     from tss import Learner
 
@@ -161,7 +161,7 @@ def test_an_epoch_of_the_trainer_in_turns_with_ours(tmp_path: Path):
 
 
 def test_random_weights_are_drawn_in_place(tmp_path: Path):
-    from training_step import opened
+    from shapes import opened
 
     learner = opened(tmp_path, "toy", "cpu")
     model = learner.backbone.model
@@ -176,7 +176,7 @@ def test_random_weights_are_drawn_in_place(tmp_path: Path):
 def test_the_peers_regions_give_its_own_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str):
     pytest.importorskip("peft")
     from many_tasks_in_a_batch import REGIONS, Sides, plant
-    from training_step import opened
+    from shapes import opened
 
     plain = torch.nn.Module.compile  # what is compiled is the same with this backend, which needs no C++ compiler
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **given: plain(self, backend="eager", **given))
@@ -192,7 +192,7 @@ def test_a_pass_of_the_peer_that_failed_leaves_nothing_behind(tmp_path: Path, mo
     """PEFT keeps the hooks of a pass that raised: the next one would answer with the adapters of other tasks."""
     pytest.importorskip("peft")
     from many_tasks_in_a_batch import Sides, plant
-    from training_step import opened
+    from shapes import opened
 
     learner = opened(tmp_path, "toy", "cpu", "supsup")
     sides = Sides(learner, plant(learner, 32), 6)
