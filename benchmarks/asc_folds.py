@@ -1,4 +1,4 @@
-"""Does TSS+ transfer where tasks are similar? The 17 small ASC tasks cross-validated, with seven times the tests.
+"""Does TSS+ transfer where tasks are similar? The 17 small ASC tasks cross-validated, with nine times the tests.
 
     python benchmarks/asc_folds.py write DATA FOLDS   # from what `tss data prepare` wrote: folders, FOLDS/fold0.txt …
     tss bench run --data DATA --out RUNS --sequences FOLDS/fold0.txt,FOLDS/fold1.txt,… --orders 0 \\
@@ -168,7 +168,8 @@ def table(found: Mapping[str, Answers]) -> list[str]:
         lines.append("| " + " | ".join([*cells, _higher(found["TSS+"], found[method])]) + " |")
     left = [f"{method} ({rows[method]} rows)" for method in found if method not in whole]
     lines += [f"Not whole: {', '.join(left)}."] if left else []
-    return [*lines, f"{max(rows.values())} rows of {len(SMALL)} tasks."]
+    held = {text.split()[0] for texts, _ in found[whole[0]].values() for text in texts}
+    return [*lines, f"{max(rows.values())} rows of {len(SMALL)} tasks, {len(held)} of {FOLDS} folds."]
 
 
 def lines_in(file: Path) -> list[Line]:

@@ -82,7 +82,7 @@ def test_the_table_compares_by_the_same_texts(made: tuple[ModuleType, Path]):
     told = module.table(found)
     assert told[2].startswith("| TSS+ | ") and told[2].endswith("| – |")
     assert told[3].startswith("| SupSup | ") and "+13.89 (" in told[3] and told[3].endswith("| 17 of 17 |")
-    assert told[4].startswith("Not whole: ONE") and told[5] == "1224 rows of 17 tasks."
+    assert told[4].startswith("Not whole: ONE") and told[5] == "1224 rows of 17 tasks, 5 of 5 folds."
 
 
 def test_stores_are_asked_again_once_revisited(made: tuple[ModuleType, Path]):
