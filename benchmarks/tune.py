@@ -133,6 +133,7 @@ def run(plan: dict, args) -> str:
     for worker in workers:
         worker.join(left(began, args.seconds))
         worker.kill()  # a cell goes on from its last line, as after any crash
+    queue.cancel_join_thread()  # what is left in it has no reader any more
     return f"{failed} of {len(todo)} failed" if failed else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -91,6 +92,16 @@ def test_what_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
     assert all(one["examples"] == 4 and 0 <= one["dev"] <= 100 and "final" in one for one in kept)
     main()  # trains nothing again
     assert capsys.readouterr().out == summary(kept) + "\n"
+
+
+def test_it_ends_in_time_however_much_is_left(tmp_path):
+    """Jobs that nobody takes any more do not hold it back."""
+    plan = plan_for("one-adapter", "supsup", "one-prompt", "one")
+    plan["configurations"] = [{**one, "label": f"{one['label']}-{i}"} for one in plan["configurations"] for i in "ab"]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    data = prepared(tmp_path / "data", sequence("asc", 3)[:1])
+    words = f"{tmp_path}/plan.json --data {data} --out {tmp_path}/runs --seconds 0 --device cpu"
+    subprocess.run([sys.executable, FOLDER / "tune.py", *words.split()], check=True, timeout=60, capture_output=True)
 
 
 def test_what_failed_is_said_and_told_by_the_exit_status(tmp_path, capsys, monkeypatch):
