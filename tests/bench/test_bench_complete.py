@@ -126,8 +126,10 @@ def test_a_folder_takes_more_methods_later_but_no_other_settings_of_one(tmp_path
 
 def test_cost_is_told_by_cells_of_the_same_kind_cheapest_first(tmp_path: Path):
     folder = write_runs(tmp_path / "runs", ["ccd", "drg"], [0, 1], ["tss", "lamol", "hat"])
-    for gone in ("tss.drg.o0.s0", "tss.ccd.o1.s0", "hat.drg.o0.s0", "lamol.ccd.o0.s0", "lamol.ccd.o1.s0"):
+    for gone in ("tss.ccd.o1.s0", "hat.drg.o0.s0", "lamol.ccd.o0.s0", "lamol.ccd.o1.s0"):
         (folder / f"{gone}.jsonl").unlink()
+    cut = folder / "tss.drg.o0.s0.jsonl"  # what was cut tells no cost
+    cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:3]))
     runs = read_runs(folder)
     rows = told(missing(runs), runs)
     assert rows == [  # every task took a second; both families have five

@@ -81,9 +81,9 @@ def settings(runs: Runs, plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def seconds(runs: Sequence[Run], cells: Sequence[Cell]) -> float:
-    """Of training them, as cells of the same method and sequence took; infinite where none was run."""
+    """Of training them, as whole cells of the same method and sequence took; infinite where none was run."""
     took: dict[tuple[str, str], list[float]] = {}
-    for run in runs:
+    for run in (one for one in runs if one.whole):
         key = run.header["method"], run.header["sequence"]
         took.setdefault(key, []).append(sum(line["facts"].get("seconds", 0.0) for line in run.lines))
     known = [took.get((cell.method, cell.sequence)) for cell in cells]
