@@ -3,8 +3,8 @@
     python benchmarks/asc_folds.py write DATA FOLDS   # from what `tss data prepare` wrote: folders, FOLDS/fold0.txt …
     tss bench run --data DATA --out RUNS --sequences FOLDS/fold0.txt,FOLDS/fold1.txt,… --orders 0 \\
         --methods tss+,supsup,one-adapter,tss
-    python benchmarks/asc_folds.py collect RUNS… FOLDS --out results/folds/bart-nano.jsonl.xz
-    python benchmarks/asc_folds.py lines results/folds/bart-nano.jsonl.xz                        # a table
+    python benchmarks/asc_folds.py collect RUNS… FOLDS --out results/folds/bart-mini.jsonl.xz
+    python benchmarks/asc_folds.py lines results/folds/bart-mini.jsonl.xz   # a table
 
 In the benchmark these tasks have tests of 15 to 85 rows, with which three points of macro-F1 are noise. Here the rows
 of train and valid (the benchmark's tests stay unread) are cut into five folds by text; fold k is the test of its own

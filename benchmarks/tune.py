@@ -61,8 +61,10 @@ def without_tests(data: Path, out: Path, held_out: int) -> Path:
     those of every `held_out`-th training text, which then trains nothing. By text: where a sentence has several
     aspects, one left in the training gives the others away."""
     if not out.exists():
-        shutil.copytree(data, out)
-        for task in (file.parent for file in out.glob("*/*/valid.jsonl")):
+        begun = out.with_suffix(".part")  # a copy that is cut must not be taken for one without tests
+        shutil.rmtree(begun, ignore_errors=True)
+        shutil.copytree(data, begun)
+        for task in (file.parent for file in begun.glob("*/*/valid.jsonl")):
             if held_out:
                 rows = (task / "train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
                 texts = [text_of(row) for row in rows]
@@ -73,6 +75,7 @@ def without_tests(data: Path, out: Path, held_out: int) -> Path:
             else:
                 tests = (task / "valid.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:DEV]
             (task / "test.jsonl").write_text("".join(tests), encoding="utf-8")
+        begun.rename(out)
     return out
 
 
@@ -220,7 +223,12 @@ def main() -> None:
         return
     if not (args.configs and args.out):
         parser.error("give CONFIGS.json and --out, or --lines")
-    plan = json.loads(args.configs.read_text())
+    try:
+        plan = json.loads(args.configs.read_text())
+    except (OSError, ValueError) as problem:
+        parser.error(f"{args.configs}: {problem}")
+    if args.data and not Path(args.data).is_dir():
+        parser.error(f"there is no folder {args.data} of prepared tasks")
     failed = run(plan, args) if args.data else ""
     found = lines(plan, args.out)
     print(summary(found))

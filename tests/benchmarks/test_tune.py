@@ -104,6 +104,41 @@ def test_it_ends_in_time_however_much_is_left(tmp_path):
     subprocess.run([sys.executable, FOLDER / "tune.py", *words.split()], check=True, timeout=300, capture_output=True)
 
 
+def test_a_copy_that_was_cut_is_not_taken_for_one_without_tests(tmp_path, monkeypatch):
+    import tune
+
+    data = prepared(tmp_path / "data", ["asc/shop", "asc/trade"])
+    for task in ("shop", "trade"):
+        (data / "asc" / task / "test.jsonl").write_text("a test\n")
+    write, told = Path.write_text, []
+
+    def cut(file, *given, **others):
+        told.append(file)
+        if len(told) == 2:  # after the first task
+            raise KeyboardInterrupt
+        return write(file, *given, **others)
+
+    monkeypatch.setattr(Path, "write_text", cut)
+    with pytest.raises(KeyboardInterrupt):
+        tune.without_tests(data, tmp_path / "without", 0)
+    made = tune.without_tests(data, tmp_path / "without", 0)
+    assert "a test\n" not in [file.read_text() for file in made.glob("asc/*/test.jsonl")] and len(told) == 4
+    tune.without_tests(data, made, 0)
+    assert len(told) == 4  # a whole one is not made again
+
+
+@pytest.mark.parametrize(("plan", "said"), [(None, "No such file"), ("{", "Expecting"), ("{}", "no folder nowhere")])
+def test_plans_and_folders_that_are_none_are_named_in_a_line(tmp_path, capsys, monkeypatch, plan, said):
+    from tune import main
+
+    if plan:
+        (tmp_path / "plan.json").write_text(plan)
+    monkeypatch.setattr(sys, "argv", ["tune.py", f"{tmp_path}/plan.json", "--data", "nowhere", "--out", "runs"])
+    with pytest.raises(SystemExit):
+        main()
+    assert said in capsys.readouterr().err
+
+
 def test_what_failed_is_said_and_told_by_the_exit_status(tmp_path, capsys, monkeypatch):
     from tune import main
 
