@@ -183,7 +183,7 @@ def summary(found: list[dict]) -> str:
     order = sorted({f for each in cells.values() for f in each})
     rows = ["| configuration | " + " | ".join(order) + " | final | tasks |", "|" + " --- |" * (len(order) + 3)]
     for label, each in cells.items():
-        told = [f"{score(each[f])}{pooled(found, label, f)}" if each[f] else "" for f in order]
+        told = [f"{score(each[f])}{pooled(found, label, f)}" if f in each else "" for f in order]
         whole = all("final" in line for lines in each.values() for line in lines)
         last = f"{statistics.mean(mean(lines, 'final') for lines in each.values()):.2f}" if whole else ""
         rows.append(f"| {label} | " + " | ".join(told) + f" | {last} | {sum(map(len, each.values()))} |")

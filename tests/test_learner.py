@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shutil import copytree
+from time import sleep
 
 import pytest
 import torch
@@ -186,6 +187,19 @@ def test_the_seed_decides(tmp_path: Path):
         learner.learn(toy("pair"))
         gates.append(learner.store.read("toy pair").gates)
     assert torch.equal(gates[0], gates[1]) and not torch.equal(gates[0], gates[2])
+
+
+def test_time_beside_the_training_is_told_on_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for moment in ("begin", "end"):
+        usual = getattr(supsup.SupSup, moment)
+
+        def slow(*given, usual=usual):
+            sleep(0.3)
+            usual(*given)
+
+        monkeypatch.setattr(supsup.SupSup, moment, slow)
+    facts = open_learner(tmp_path / "store", tiny_path("bart"), "supsup").learn(toy("pair")).facts
+    assert 0.6 <= facts["seconds_beside"] < 0.6 + facts["seconds"] + 5 and facts["seconds"] > 0
 
 
 def test_a_plan_changes_nothing(copy: Path, store: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,19 @@ def test_a_joint_method_has_a_cell_a_family():
     assert {cell.key for cell in plan.cells} == {f"mtl-adapter.{family}-together.s0" for family in FAMILIES}
     few = make_plan(["asc"], [0], ["mtl-adapter"], [0], first=3).cells
     assert len(few) == 1 and set(few[0].tasks) == set(sequence("asc")[:3]) and few[0].key not in plan.cells
+
+
+def test_folders_are_learnt_together_by_the_family_that_they_name(tmp_path: Path):
+    told = {"toys": {"family": "asc"}, "pets": {"family": "asc"}, "goals": {"family": "my own"}, "cars": {}}
+    for name, about in told.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "task.json").write_text(json.dumps({"name": name, "kind": "classification", **about}))
+    listing = tmp_path / "mine.txt"
+    listing.write_text("\n".join([*told, "asc/laptop", "ccd/yelp"]))
+    cells = make_plan([str(listing)], [0], ["mtl-adapter"], [0]).cells
+    groups = {frozenset(Path(task).name for task in cell.tasks) for cell in cells}
+    assert groups == {frozenset(one) for one in (["toys", "pets", "laptop"], ["goals"], ["cars"], ["yelp"])}
+    assert len({cell.key for cell in cells}) == 4 and all("/" not in cell.key and " " not in cell.key for cell in cells)
 
 
 def test_the_whole_triangle_is_run_for_one_order_of_what_forgets():

@@ -50,7 +50,7 @@ def numbers(grid: Grid, cell: Cell) -> list[dict[str, Any]]:
     """The lines of a cell without what a clock or a store decides."""
     lines = read_log(grid.log(cell))
     for line in lines:
-        line["facts"].pop("seconds")
+        del line["facts"]["seconds"], line["facts"]["seconds_beside"]
         del line["file"], line["bytes"], line["wall"]  # a task's file also holds how long it took
     return lines
 

@@ -22,6 +22,7 @@ from tss.bench.measured import Measured
 from tss.bench.pack import pack
 from tss.bench.table import tables
 from tss.cli import app
+from tss.config import resolve
 from tss.data.sequences import FAMILIES, facts
 from tss.errors import TssError
 
@@ -229,9 +230,30 @@ def test_costs_stand_beside_the_papers(found: list[Table]):
     assert (ours["M (paper)"], ours["minutes (paper)"]) == ("896.9", "600")
     assert float(ours["minutes a task"]) == pytest.approx(1 / 60, rel=1e-3)  # made-up lines took one second each
     assert ours["head MB"] == "1e-06" and ours["tasks"] == str(3 * 80)
+    together = float(cells(found, "Cost of a task", "MTL (Adapter)")["minutes a task"])
+    assert together == pytest.approx(len(FAMILIES) / 40 / 60, rel=1e-3)  # five trainings for forty tasks
     assert cells(found, "Cost of a task", "CTR")["minutes (paper)"] == "48,000"
     notes = next(table.notes for table in found if table.title == "Cost of a task")
     assert "whole LM 3600 MB" in notes[1]
+
+
+def test_what_a_method_does_beside_the_training_costs_time_too(tmp_path: Path):
+    runs = read_runs(write_runs(tmp_path / "runs", ["ccd"], [0], ["cat", "mtl"]))
+    for run in runs.runs:
+        for line in run.lines:
+            line["facts"]["seconds_beside"] = 3.0
+    assert {run.header["method"]: run.seconds for run in runs.runs} == {"cat": [4.0] * 5, "mtl": [0.8] * 5}
+    assert {one.method: one.entry["seconds"] for one in results(runs)} == {"cat": [4.0] * 5, "mtl": [0.8] * 5}
+
+
+def test_options_of_single_systems_are_told(tmp_path: Path):
+    runs = read_runs(write_runs(tmp_path / "runs", ["ccd"], [0, 1], ["tss", "one", "cuber"], options={"epochs": 15}))
+    for run in runs.runs:
+        own = {"one": {"lm_lr": 2e-4}, "cuber": {"cuber_lr": 0.05} if run.header["order"] else {}}
+        run.header["config"] = {**resolve(run.header["method"], "recommended").flat(), "epochs": 15}
+        run.header["config"] |= {"gone": 1, **own.get(run.header["method"], {})}
+    notes = " ".join(next(table.notes for table in tables(runs) if table.title == "Notes"))
+    assert "Options of single systems: ONE lm_lr 0.0002; CUBER cuber_lr 0.05 in 1 of 2 cells. " in f"{notes} "
 
 
 def test_results_are_one_a_method_and_order(runs: Path):

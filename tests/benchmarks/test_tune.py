@@ -61,7 +61,7 @@ def test_a_plan_in_the_repository_can_be_planned():
 
     from tss.config import resolve
 
-    for file in sorted((FOLDER.parent / "results" / "raw").glob("tuning-2[123].json")):
+    for file in sorted((FOLDER.parent / "results" / "raw").glob("tuning-2[1-5].json")):
         plan = json.loads(file.read_text())
         assert len({one["label"] for one in plan["configurations"]}) == len(plan["configurations"])
         for one, _, cell in runs_of(plan):
@@ -92,6 +92,18 @@ def test_what_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
     assert all(one["examples"] == 4 and 0 <= one["dev"] <= 100 and "final" in one for one in kept)
     main()  # trains nothing again
     assert capsys.readouterr().out == summary(kept) + "\n"
+
+
+def test_a_method_that_cannot_learn_a_family_leaves_its_column_empty():
+    from tune import summary
+
+    lines = [
+        {"label": "all", "task": "asc/ipod", "dev": 70.0, "final": 60.0},
+        {"label": "all", "task": "ner/btc", "dev": 40.0, "final": 30.0},
+        {"label": "no tags", "task": "asc/ipod", "dev": 71.0, "final": 61.0},
+    ]
+    rows = summary(lines).splitlines()[2:]
+    assert rows == ["| all | 70.00 | 40.00 | 45.00 | 2 |", "| no tags | 71.00 |  | 61.00 | 1 |"]
 
 
 def test_it_ends_in_time_however_much_is_left(tmp_path):

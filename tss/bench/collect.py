@@ -14,7 +14,7 @@ from typing import Any
 from tss.bench.compact import FORM, expanded, square
 from tss.bench.examples import Columns
 from tss.bench.plan import runs_as
-from tss.bench.sequence import Line, entry_of, proof
+from tss.bench.sequence import Line, entry_of, proof, seconds_of
 from tss.errors import TssError
 from tss.report.measures import Score
 
@@ -32,6 +32,11 @@ class Run:
     @property
     def whole(self) -> bool:
         return len(self.lines) == len(self.header["tasks"])
+
+    @property
+    def seconds(self) -> list[float]:
+        """What learning each task took; tasks that were learnt together share their one training."""
+        return seconds_of(self.lines, len(self.header["tasks"]) if self.header["joint"] else 1)
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,7 @@ def _from_sequence(method: str, run: Run) -> Result:
         scores, tested = lines[-1].get("final_scores", {}), lines[-1].get("final_examples", {})
         final = [scores.get(name, own) for name, own in zip(names, final, strict=True)]
         examples = [tested.get(name, own) for name, own in zip(names, examples, strict=True)]
-    entry = {**entry_of(label_of(method, head), head["forgets"], lines), "overlap": run.overlap}
+    entry = {**entry_of(label_of(method, head), head["forgets"], lines, run.seconds), "overlap": run.overlap}
     return Result(
         **_identity(method, head, head["sequence"], head["order"], head["seed"]),
         tasks=names,
@@ -192,6 +197,7 @@ def _from_tasks(
     main = [next(iter(score.values())) if score else None for score in scores]
     whole = None not in main
     rows = [{**line, "row": main[: k + 1]} for k, line in enumerate(lines) if line]
+    seconds = [one[0].seconds[one[1]] for one in picked if one]
     return Result(
         **_identity(method, head, sequence, order, seed),
         tasks=[one["name"] if one else task for one, task in zip(described, tasks, strict=True)],
@@ -202,7 +208,7 @@ def _from_tasks(
         matrix=[main[: k + 1] for k in range(len(main))] if whole else [],
         examples=[line and line.get("examples") for line in lines],
         shared=True,
-        entry=entry_of(label_of(method, head), False, rows) if whole else {},
+        entry=entry_of(label_of(method, head), False, rows, seconds) if whole else {},
         proof=proof([line for line in lines if line]),
     )
 

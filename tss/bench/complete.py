@@ -85,7 +85,7 @@ def seconds(runs: Sequence[Run], cells: Sequence[Cell]) -> float:
     took: dict[tuple[str, str], list[float]] = {}
     for run in (one for one in runs if one.whole):
         key = run.header["method"], run.header["sequence"]
-        took.setdefault(key, []).append(sum(line["facts"].get("seconds", 0.0) for line in run.lines))
+        took.setdefault(key, []).append(sum(run.seconds))
     known = [took.get((cell.method, cell.sequence)) for cell in cells]
     return sum(inf if one is None else fmean(one) for one in known)
 

@@ -30,8 +30,9 @@ def costs(runs: Runs) -> Table:
             )
     sizes = ", ".join(f"{what} {size:g} MB" for what, size in STORAGE.items())
     notes = (
-        "Minutes are of training alone, on whatever machine ran the cells (their logs say which); bytes are those of a "
-        "task's file, of what its method keeps for it, and of its head.",
+        "Minutes are of training, on whatever machine ran the cells (their logs say which), and of what a method does "
+        "before and after it (probes, importance) in logs that tell it; tasks that are learnt together share theirs. "
+        "Bytes are those of a task's file, of what its method keeps for it, and of its head.",
         f"The paper reckons for one task: {sizes}; heads are not counted there.",
     )
     return Table("Cost of a task", COLUMNS, tuple(rows), notes)
@@ -46,7 +47,7 @@ def _ours(runs: Sequence[Run]) -> list[str]:
     if not lines:
         return [MISSING] * 7
     millions = [_mean([run.header.get(key) for run in runs], 1e6) for key in ("parameters", "trained")]
-    minutes = _mean([line["facts"].get("seconds") for line in lines], 60.0)
+    minutes = _mean([seconds for run in runs for seconds in run.seconds], 60.0)
     sizes = [_mean([line[key] for line in lines], 1e6) for key in ("bytes", "gate_bytes", "head_bytes")]
     return [str(len(lines)), *map(_number, [*millions, minutes, *sizes])]
 

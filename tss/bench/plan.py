@@ -115,7 +115,7 @@ def _cells(method: str, asked: Sequence[Asked], seed: int, triangle: bool) -> It
             tasks = tuple(sorted(task for task in every if _family(task) == family))
             whole = family in FAMILIES and set(tasks) == set(sequence(family))
             part = "" if whole else "-" + sha256("\n".join(tasks).encode()).hexdigest()[:8]
-            yield Cell(f"{method}.{family}-together{part}.s{seed}", method, seed, tasks)
+            yield Cell(f"{method}.{_plain(family)}-together{part}.s{seed}", method, seed, tasks)
     elif kind.order_free:
         for task in every:
             yield Cell(f"{method}.{_plain(task)}.s{seed}", method, seed, (task,))
@@ -133,18 +133,20 @@ def _learnable(method: type[Method], tasks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _kind(task: str) -> str:
-    if task in facts("tasks"):
-        return KIND_AND_METRIC[_family(task)][0]
-    try:
-        return str(json.loads(Path(task, "task.json").read_text(encoding="utf-8"))["kind"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""  # reading the task will say what is wrong with it
+    return KIND_AND_METRIC[_family(task)][0] if task in facts("tasks") else _told(task, "kind")
 
 
 def _family(task: str) -> str:
-    """The benchmark's family of a task; tasks of one's own form one group."""
-    family = task.split("/")[0]
-    return family if family in FAMILIES else "own"
+    """What a task of the benchmark or a folder belongs to; folders that do not say form one group."""
+    return task.split("/")[0] if task in facts("tasks") else _told(task, "family") or "own"
+
+
+def _told(task: str, key: str) -> str:
+    """What a task folder says of itself; empty if nothing."""
+    try:
+        return str(json.loads(Path(task, "task.json").read_text(encoding="utf-8"))[key])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""  # reading the task will say what is wrong with it
 
 
 def _plain(text: str) -> str:

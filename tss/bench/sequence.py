@@ -227,10 +227,17 @@ def _main(scores: dict[str, float]) -> float:
 def method_entry(learner: Learner, lines: Sequence[Line]) -> dict[str, Any]:
     """The lines of one method as the report wants them."""
     method = learner.method
-    return {**entry_of(method.label, method.forgets, lines), "overlap": gate_overlap(learner, lines)}
+    entry = entry_of(method.label, method.forgets, lines, seconds_of(lines, len(lines) if method.joint else 1))
+    return {**entry, "overlap": gate_overlap(learner, lines)}
 
 
-def entry_of(label: str, forgets: bool, lines: Sequence[Line]) -> dict[str, Any]:
+def seconds_of(lines: Sequence[Line], parts: int) -> list[float]:
+    """What learning each task took. parts: so many share one training, of which each line tells the whole."""
+    facts = [line["facts"] for line in lines]
+    return [(one.get("seconds", 0.0) + one.get("seconds_beside", 0.0)) / parts for one in facts]
+
+
+def entry_of(label: str, forgets: bool, lines: Sequence[Line], seconds: Sequence[float]) -> dict[str, Any]:
     """The same from the lines alone, without the overlap of gates."""
     count = len(lines)
     facts = [line["facts"] for line in lines]
@@ -239,7 +246,8 @@ def entry_of(label: str, forgets: bool, lines: Sequence[Line]) -> dict[str, Any]
         "forgets": forgets,
         "matrix": [line["row"] + [None] * (count - len(line["row"])) for line in lines],
         **{key: [line[key] for line in lines] for key in ("bytes", "gate_bytes", "head_bytes")},
-        **{key: [f.get(key) for f in facts] for key in ("open_gates", "flips", "importance", "seconds", "steps")},
+        **{key: [f.get(key) for f in facts] for key in ("open_gates", "flips", "importance", "steps")},
+        "seconds": list(seconds),
         "curves": [line["curve"] for line in lines],
     }
 

@@ -10,7 +10,9 @@ from tss.bench.collect import Runs, sequences
 from tss.bench.cost import costs
 from tss.bench.formats import MISSING, Table
 from tss.bench.measured import Measure, Measured, Over, final, forgetting, forgetting_since_best, together
+from tss.bench.plan import runs_as
 from tss.bench.published import FAMILIES, SETTINGS, SYSTEMS, Numbers
+from tss.config import resolve
 from tss.report.measures import Interval, Score
 
 REFERENCES = {"one": "ONE", "one-adapter": "ONE (Adapter)"}
@@ -196,7 +198,8 @@ def _about_runs(measured: Measured) -> list[str]:
     out = [
         f"Ours: backbone {settings['backbone'].rpartition('/')[2]}, preset {settings['preset']}, options "
         f"{settings['options'] or 'as they are'}; mean ± population deviation over orders and seeds; “any”: the method "
-        "does not depend on the order; – was not run. Means are plain means over tasks, then over families.",
+        "does not depend on the order; – was not run. Means are plain means over tasks, then over families."
+        + (f" Options of single systems: {'; '.join(own)}." if (own := _own_options(measured)) else ""),
         f"Methods that do not forget: {probes} comparisons of earlier tasks' probes, {changed} bytes changed; "
         f"{len(spots)} earlier cells tested again in full, {len(unequal)} of them differ"
         + (f" ({', '.join(dict.fromkeys(unequal))})." if unequal else "."),
@@ -205,6 +208,26 @@ def _about_runs(measured: Measured) -> list[str]:
         cuts = [f"the first {settings['first']} tasks of each order" * bool(settings["first"])]
         cuts += [f"the first {settings['limit_test']} test examples of each task" * bool(settings["limit_test"])]
         out.append(f"A cut grid: only {' and '.join(filter(None, cuts))}. These are no benchmark results.")
+    return out
+
+
+def _own_options(measured: Measured) -> list[str]:
+    """What a system's cells were run with, where that is neither its preset's nor what the grid gives to all."""
+    settings, out = measured.runs.grid["settings"], []
+    for method, label in measured.methods().items():
+        name = runs_as(method)
+        preset = resolve(name, settings["preset"]).flat() | settings["options"]
+        configs = [run.header.get("config", {}) for run in measured.runs.runs if run.header["method"] == name]
+        told: dict[str, dict[str, int]] = {}
+        for key, value in ((k, v) for config in configs for k, v in config.items() if preset.get(k, v) != v):
+            count = told.setdefault(key, {})
+            count[str(value)] = count.get(str(value), 0) + 1
+        words = [
+            f"{key} {value}{'' if count == len(configs) else f' in {count} of {len(configs)} cells'}"
+            for key, values in told.items()
+            for value, count in values.items()
+        ]
+        out += [f"{label} {', '.join(words)}"] if words else []
     return out
 
 

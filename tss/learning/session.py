@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from time import perf_counter
 from typing import Any
 
 from tss.backbones.backbone import hash_tensors
@@ -26,6 +27,7 @@ class Learnt:
     facts: dict[str, float]
     asked_pieces: int
     frozen: str  # hash of everything the method declares frozen, the same before and after
+    beside: float  # seconds of what the method did before the first step and after the last: probes, races, importance
 
     def remarks(self, lesson: Lesson) -> list[str]:
         """What a user should know about the task just learnt."""
@@ -61,21 +63,25 @@ def learn_lessons(
     if ranks.count > 1:
         method.load_shared(ranks.same(method.shared()))
     before = hash_tensors(method.frozen())
+    began = perf_counter()
     method.begin(lessons[0], _inner(config, ranks))
+    beside = perf_counter() - began
     seen = lessons if method.joint else method.lessons(lessons[0])
     outcome = train(seen, method, config, watch=watch, checkpoints=checkpoints, ranks=ranks)
     if watch:
         best = outcome.dev
         watch(Progress(lessons[0].name, outcome.steps, outcome.planned, 0.0, None, best, "remembering"))
+    began = perf_counter()
     for lesson in lessons:
         method.end(lesson)
+    beside += perf_counter() - began
     after = hash_tensors(method.frozen())
     if before != after:
         raise TrainingError(
             f"{lessons[0].name}: weights or buffers that {method.label} declares frozen changed while learning; "
             "the task was not kept. This is a defect of the method or the backbone: please report it."
         )
-    return Learnt(outcome, method.kept(), method.facts(), config.accumulation, after)
+    return Learnt(outcome, method.kept(), method.facts(), config.accumulation, after, beside)
 
 
 def _inner(config: LearningConfig, ranks: Ranks = ALONE) -> Train:
@@ -118,6 +124,7 @@ def estimate(lesson: Lesson, method: Method, config: LearningConfig) -> dict[str
 def describe(task: Task, lesson: Lesson, learnt: Learnt, config: dict[str, Any]) -> dict[str, Any]:
     """What a task's record says of it, beside tensors and scores; enough to answer with it in another process."""
     backbone = lesson.backbone
+    took = {"seconds": learnt.outcome.seconds, "seconds_beside": learnt.beside}
     return {
         "kind": task.kind,
         "labels": list(task.labels),
@@ -128,7 +135,7 @@ def describe(task: Task, lesson: Lesson, learnt: Learnt, config: dict[str, Any])
         "reading": asdict(lesson.kind.reading),
         "config": config,
         "remarks": learnt.remarks(lesson),
-        "facts": {**learnt.facts, "steps": learnt.outcome.steps, "seconds": learnt.outcome.seconds},
+        "facts": {**learnt.facts, "steps": learnt.outcome.steps, **took},
         "curve": learnt.outcome.curve,
         "task_hash": task.fingerprint(),
         "frozen_hash": learnt.frozen,
