@@ -20,40 +20,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing as mp
 import shutil
 import statistics
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
+from math import inf
 from pathlib import Path
-from queue import Empty
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tss.bench.cell import Grid
     from tss.bench.plan import Cell
+    from tss.bench.run import Job
 
 DEV = 500  # `dev_examples` of the loop
 FACTS = ("steps", "seconds", "flips", "inherited", "importance")
-
-
-def work(queue, told, args) -> None:
-    import torch
-
-    from tss.bench.cell import Backbones, run_cell
-
-    torch.set_num_threads(1)
-    backbones = Backbones()
-    while (job := queue.get()) is not None:
-        cell, grid = job
-        began = time.time()
-        try:
-            run_cell(cell, grid, backbones)
-            told.put((grid.runs, cell.key, round(time.time() - began, 1), ""))
-        except Exception as problem:  # one configuration that fails must not stop the others
-            told.put((grid.runs, cell.key, round(time.time() - began, 1), f"{type(problem).__name__}: {problem}"))
 
 
 def without_tests(data: Path, out: Path, held_out: int) -> Path:
@@ -100,9 +81,10 @@ def runs_of(plan: dict) -> Iterator[tuple[dict, int, Cell]]:
                 yield one, order, cell
 
 
-def jobs(plan: dict, args) -> list[tuple[Cell, Grid]]:
-    """Each cell once, though several orders may share it; the longest first, as they keep the others waiting."""
+def jobs(plan: dict, args) -> list[Job]:
+    """What is not done yet, each cell once, though several orders may share it."""
     from tss.bench.cell import Grid
+    from tss.bench.run import Job
 
     out = {}
     data = str(without_tests(Path(args.data), Path(args.out) / "data", plan.get("held_out", 0)))
@@ -111,38 +93,24 @@ def jobs(plan: dict, args) -> list[tuple[Cell, Grid]]:
         runs.mkdir(parents=True, exist_ok=True)
         grid = Grid(str(runs), data, args.backbone, "recommended", {**plan["options"], **one["options"]}, args.device)
         if not grid.done(cell):
-            out[one["label"], cell.key] = cell, grid
-    return sorted(out.values(), key=lambda job: -len(job[0].tasks))
+            out[one["label"], cell.key] = Job(cell, grid)
+    return list(out.values())
 
 
 def run(plan: dict, args) -> str:
     """What failed, in words; empty if nothing did."""
-    context = mp.get_context("spawn")
-    queue, told = context.Queue(), context.Queue()
-    todo = jobs(plan, args)
-    for job in todo:
-        queue.put(job)
-    workers = [context.Process(target=work, args=(queue, told, args)) for _ in range(args.jobs)]
-    for worker in workers:
-        queue.put(None)
-        worker.start()
-    began, failed = time.time(), 0
-    with suppress(Empty):  # no more time
-        for i in range(len(todo)):
-            runs, key, seconds, problem = told.get(timeout=left(began, args.seconds))
-            failed += bool(problem)
-            where = f"{i + 1}/{len(todo)}  {Path(runs).name} {key}"
-            print(f"{time.time() - began:6.0f} s  {where} {seconds} s {problem}", flush=True)
-    for worker in workers:
-        worker.join(left(began, args.seconds))
-        worker.kill()  # a cell goes on from its last line, as after any crash
-    queue.cancel_join_thread()  # what is left in it has no reader any more
-    return f"{failed} of {len(todo)} failed" if failed else ""
+    from tss.bench.run import run_jobs
 
+    todo, began, ended = jobs(plan, args), time.monotonic(), Counter()
 
-def left(began: float, seconds: float | None) -> float | None:
-    """Of the seconds that were given; None: no end."""
-    return None if seconds is None else max(began + seconds - time.time(), 0.0)
+    def hear(job: Job, what: str, details: dict) -> None:
+        if what in ("done", "failed"):
+            ended[what] += 1
+            where = f"{ended.total()}/{len(todo)}  {Path(job.grid.runs).name} {job.cell.key}"
+            print(f"{time.monotonic() - began:6.0f} s  {where} {details.get('error', '')}", flush=True)
+
+    run_jobs(todo, args.jobs, hear, inf if args.seconds is None else began + args.seconds)
+    return f"{ended['failed']} of {len(todo)} failed" if ended["failed"] else ""
 
 
 def lines(plan: dict, out: Path) -> list[dict]:

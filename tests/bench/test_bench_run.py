@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from tss.bench import run as running
 from tss.bench.cell import Backbones, Grid
 from tss.bench.collect import documents, read_runs, sequences
 from tss.bench.plan import Cell, Plan, make_plan
-from tss.bench.run import run_grid
+from tss.bench.run import Job, run_grid, run_jobs
 from tss.bench.sequence import read_header, read_log
 from tss.bench.table import tables
 from tss.errors import ConfigError, StoreError
@@ -42,7 +44,7 @@ def whole(tmp_path_factory, plan: Plan) -> Grid:
     """A grid that was run without a break."""
     grid = small_grid(tmp_path_factory.mktemp("whole"))
     finished = run_grid(plan, grid)
-    assert finished.failed == {} and len(finished.done) == len(plan.cells) == 2 + 2 + 3 + 1
+    assert finished.failed == {} and len(finished.done) == len(plan.cells) == 2 + 2 + 3 + 3
     return grid
 
 
@@ -164,6 +166,46 @@ def test_a_failure_does_not_stop_the_others(plan: Plan, tmp_path: Path, monkeypa
     monkeypatch.undo()
     again = run_grid(part, grid)
     assert again.done == [failed] and len(again.skipped) == 2 and not list((tmp_path / "runs").glob("*.error.txt"))
+
+
+def test_a_process_that_is_started_as_time_runs_out_is_stopped_too(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    begun: list[subprocess.Popen[str]] = []
+    usual = running._Processes._start
+
+    def late(self, number: int, grid: Grid) -> subprocess.Popen[str]:
+        sleep(0.5)
+        begun.append(usual(self, number, grid))
+        return begun[-1]
+
+    monkeypatch.setattr(running._Processes, "_start", late)
+    before = threading.active_count()
+    finished = run_grid(plan, small_grid(tmp_path / "runs"), jobs=2, seconds=0.1)
+    assert begun and not finished.done and not finished.failed
+    assert all(process.poll() is not None for process in begun) and threading.active_count() == before
+
+
+def test_cells_of_several_grids_share_processes(plan: Plan, whole: Grid, tmp_path: Path):
+    """The same cell in two grids of other settings: each in its own folder, with its own numbers."""
+    cell = next(cell for cell in plan.cells if cell.method == "supsup")
+    grids = [small_grid(tmp_path / f"{steps}", options={**OPTIONS, "max_steps": steps}) for steps in (4, 2)]
+    for grid in grids:
+        Path(grid.runs).mkdir()
+    told: list[tuple[str, str]] = []
+    jobs = [Job(cell, grid) for grid in grids]
+    run_jobs(jobs, 1, lambda job, what, details: told.append((job.grid.runs, what)))
+    assert [one for one in told if one[1] in ("done", "failed")] == [(grid.runs, "done") for grid in grids]
+    assert numbers(grids[0], cell) == numbers(whole, cell)
+    assert [read_log(grid.log(cell))[0]["facts"]["steps"] for grid in grids] == [4, 2]
+
+
+def test_folders_of_one_family_are_learnt_together(listing: Path, tmp_path: Path):
+    copied = Path(shutil.copytree(listing.parent, tmp_path / "tasks"))
+    for file in copied.glob("*/task.json"):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "family": "all alike"}))
+    grid, plan = small_grid(tmp_path / "runs"), make_plan([str(copied / listing.name)], [0, 1], ["mtl-adapter"], [0])
+    assert run_grid(plan, grid).done == [plan.cells[0].key] and len(read_log(grid.log(plan.cells[0]))) == 3
 
 
 def test_other_settings_need_another_folder(whole: Grid, plan: Plan):

@@ -16,7 +16,7 @@ from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tss.bench.cell import Backbones, Grid, run_cell
 from tss.bench.plan import Cell, Plan
@@ -32,6 +32,16 @@ RETRIES = 2  # of a cell whose process died
 
 # told what goes on: (cell, what, details); what is skipped, begun, step, task, retried, done or failed
 Listen = Callable[[Cell, str, dict[str, Any]], None]
+
+
+class Job(NamedTuple):
+    """A cell, and the grid that it belongs to."""
+
+    cell: Cell
+    grid: Grid
+
+
+Hear = Callable[[Job, str, dict[str, Any]], None]
 
 
 @dataclass
@@ -111,7 +121,8 @@ def run_grid(
 
         run_on_ray(open_cells, grid, cluster, tell, finished)
     elif jobs > 1 or seconds < inf:
-        _Processes(open_cells, grid, min(jobs, len(open_cells)), tell, finished).run(until)
+        todo = [Job(cell, grid) for cell in open_cells]
+        run_jobs(todo, jobs, lambda job, what, details: note(finished, job.cell, what, details, tell), until)
         for cell in open_cells if monotonic() < until else ():
             if cell.key not in (*finished.done, *finished.failed):
                 finished.failed[cell.key] = "it was not run: the thread that looked after it ended"
@@ -149,28 +160,36 @@ def attempt(
 
 
 def note(finished: Finished, cell: Cell, what: str, details: dict[str, Any], tell: Listen) -> None:
-    """Count a cell that came to its end, and tell of it."""
+    """Tell what became of a cell; count it if it came to its end."""
     if what == "done":
         finished.done.append(cell.key)
-    else:
+    elif what == "failed":
         finished.failed[cell.key] = details["error"]
     tell(cell, what, details)
+
+
+def run_jobs(jobs: Sequence[Job], processes: int, hear: Hear, until: float = inf) -> None:
+    """Run cells, also of several grids, in so many processes, those with most tasks first.
+
+    until: when processes are stopped, by `time.monotonic`; what they were at goes on another time, as after any crash.
+    """
+    _Processes(jobs, min(processes, len(jobs)), hear).run(until)
 
 
 class _Processes:
     """Processes that each take one cell after another. A cell whose process died is tried again from its last line."""
 
-    def __init__(self, cells: Sequence[Cell], grid: Grid, jobs: int, tell: Listen, finished: Finished):
-        self.grid, self.jobs, self.finished = grid, jobs, finished
-        self.waiting: SimpleQueue[Cell] = SimpleQueue()
-        for cell in sorted(cells, key=lambda cell: -len(cell.tasks)):  # long ones last would keep the others waiting
-            self.waiting.put(cell)
-        self.lock, self.stopped = threading.Lock(), threading.Event()
+    def __init__(self, jobs: Sequence[Job], count: int, hear: Hear):
+        self.count = count
+        self.waiting: SimpleQueue[Job] = SimpleQueue()
+        for job in sorted(jobs, key=lambda job: -len(job.cell.tasks)):  # long ones last would keep the others waiting
+            self.waiting.put(job)
+        self.hearing, self.starting, self.stopped = threading.Lock(), threading.Lock(), threading.Event()
         self.running: dict[int, subprocess.Popen[str]] = {}
-        self._tell = tell
+        self._hear = hear
 
     def run(self, until: float = inf) -> None:
-        threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(self.jobs)]
+        threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(self.count)]
         try:
             for thread in threads:
                 thread.start()
@@ -178,19 +197,25 @@ class _Processes:
                 for thread in threads:
                     thread.join(0.2)
         finally:
-            self.stopped.set()
+            with self.starting:  # or one that is being started would outlive us, and be at a cell that others begin
+                self.stopped.set()
             for process in list(self.running.values()):
                 process.kill()
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join()
+            for process in self.running.values():
+                process.wait()
 
     def _work(self, number: int) -> None:
         while not self.stopped.is_set():
             try:
-                cell = self.waiting.get_nowait()
+                job = self.waiting.get_nowait()
             except Empty:
                 break
             what, details = "failed", {"error": "it was not run"}
             for left in range(RETRIES, -1, -1):
-                answer = self._ask(number, cell)
+                answer = self._ask(number, job)
                 if answer:
                     what, details = answer
                     break
@@ -199,28 +224,28 @@ class _Processes:
                 status = self.running.pop(number).wait()
                 details = {"error": f"its process died {RETRIES + 1} times, last with status {status}"}
                 if left:
-                    self.tell(cell, "retried", {"status": status})
-            with self.lock:
-                note(self.finished, cell, what, details, self._tell)
+                    self.hear(job, "retried", {"status": status})
+            self.hear(job, what, details)
         if process := self.running.get(number):
             process.stdin.close()  # type: ignore[union-attr]
             process.wait()
             del self.running[number]
 
-    def tell(self, cell: Cell, what: str, details: dict[str, Any]) -> None:
-        with self.lock:
-            self._tell(cell, what, details)
+    def hear(self, job: Job, what: str, details: dict[str, Any]) -> None:
+        with self.hearing:
+            self._hear(job, what, details)
 
-    def _ask(self, number: int, cell: Cell) -> tuple[str, dict[str, Any]] | None:
+    def _ask(self, number: int, job: Job) -> tuple[str, dict[str, Any]] | None:
         """Have a process run the cell; None if it died."""
-        first = ""
-        if number not in self.running:
-            self.running[number] = self._start(number)
-            first = json.dumps(asdict(self.grid)) + "\n"
+        with self.starting:
+            if self.stopped.is_set():
+                return None
+            if number not in self.running:
+                self.running[number] = self._start(number, job.grid)
         process = self.running[number]
         assert process.stdin and process.stdout
         try:
-            process.stdin.write(first + json.dumps(asdict(cell)) + "\n")
+            process.stdin.write(json.dumps({"cell": asdict(job.cell), "grid": asdict(job.grid)}) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
             return None
@@ -231,12 +256,12 @@ class _Processes:
                 return None  # cut in the middle of a line
             if what in ("done", "failed"):
                 return what, details
-            self.tell(cell, what, details)
+            self.hear(job, what, details)
         return None
 
-    def _start(self, number: int) -> subprocess.Popen[str]:
-        threads = str(max(1, (os.cpu_count() or 1) // self.jobs))
-        with open(Path(self.grid.runs) / f"process-{number}.txt", "a", encoding="utf-8") as errors:
+    def _start(self, number: int, grid: Grid) -> subprocess.Popen[str]:
+        threads = str(max(1, (os.cpu_count() or 1) // self.count))
+        with open(Path(grid.runs) / f"process-{number}.txt", "a", encoding="utf-8") as errors:
             return subprocess.Popen(
                 [sys.executable, "-m", "tss", "bench", "work"],
                 stdin=subprocess.PIPE,
@@ -249,7 +274,7 @@ class _Processes:
 
 
 def work() -> None:
-    """What a process of a grid does: read the grid and then cells from standard input, answer with events."""
+    """What such a process does: read cells and their grids from standard input, answer with events."""
     # Only events may go to standard output, whatever a library prints.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -261,8 +286,8 @@ def work() -> None:
         out.write(json.dumps([what, details]) + "\n")
         out.flush()
 
-    grid = Grid(**json.loads(sys.stdin.readline()))
     backbones = Backbones()
     for text in sys.stdin:
-        cell = Cell.read(json.loads(text))
-        tell(cell, *attempt(cell, grid, backbones, tell))
+        asked = json.loads(text)
+        cell = Cell.read(asked["cell"])
+        tell(cell, *attempt(cell, Grid(**asked["grid"]), backbones, tell))

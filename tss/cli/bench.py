@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from math import inf
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -59,7 +60,7 @@ def run(
     """Run methods on sequences of tasks.
 
     What is done is skipped, what was cut goes on, what fails does not stop the rest. Exit status 1 if a cell failed. A
-    setting given with --set goes to the methods that have it.
+    setting given with --set goes to the methods that have it, one of the form METHOD:KEY=VALUE to that method alone.
 
     \b
     Examples:
@@ -67,6 +68,7 @@ def run(
       tss bench run --data data --out runs --jobs 8 --device cuda
       tss bench run --data data --out runs --ray auto --gpus-per-cell 0.125
       tss bench run --data data --out runs --jobs 8 --seconds 540
+      tss bench run --data data --out runs --methods ewc,ctr --set ewc:lm_lr=2e-4 --set ctr:adapter_lr=3e-3
       accelerate launch --multi_gpu --num_processes 2 -m tss bench run --data data --out runs
     """
     from tss.bench.cell import Grid
@@ -83,19 +85,36 @@ def run(
         raise ConfigError("--seconds stops processes of this machine (--jobs), not those of --ray")
     if cluster and jobs > 1:
         raise ConfigError("--jobs and --ray are two ways to run cells side by side; give one of them")
-    given = options.settings(change) or {}
+    given, each = of_methods(options.settings(change) or {}, plan.methods)
     with launched(device) as ranks:
         if ranks.count > 1 and (cluster or jobs > 1 or seconds is not None):
             told = "processes that were launched together train one cell after another: no --jobs, --seconds or --ray"
             raise ConfigError(told)
         where, trackers = ranks.device or device, options.words(track)
-        grid = Grid(str(out), str(data), backbone, preset, given, where, limit_test, tasks, trackers)
+        grid = Grid(str(out), str(data), backbone, preset, given, where, limit_test, tasks, trackers, each)
         if not ranks.first:
             run_grid(plan, grid, ranks=ranks)
             return
         with Live(plan) as live:
             finished = run_grid(plan, grid, jobs, live.tell, cluster, ranks, inf if seconds is None else seconds)
     ended(plan, finished, out)
+
+
+def of_methods(given: dict[str, Any], methods: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Settings of all methods, and those of the form METHOD:KEY by method. Raises ConfigError for methods not run."""
+    from tss.bench.plan import runs_as
+
+    common: dict[str, Any] = {}
+    each: dict[str, dict[str, Any]] = {}
+    for key, value in given.items():
+        method, colon, own = key.rpartition(":")
+        if not colon:
+            common[key] = value
+        elif method not in methods:
+            raise ConfigError(f"--set {key}: {method} is not among the methods to run: {', '.join(methods)}")
+        else:
+            each.setdefault(runs_as(method), {})[own] = value
+    return common, each
 
 
 def table(

@@ -64,7 +64,8 @@ class Task:
     >>> task.labels
     ('bad', 'good')
 
-    `family` groups tasks that are measured together (for example `asc`); it has no influence on learning.
+    `family` groups tasks that are measured together (for example `asc`), and those that MTL learns together in a grid;
+    no other method asks for it.
     `warnings` holds what is allowed but worth knowing; nothing is printed. Without any examples a Task is a mere
     description (name, kind, labels), enough to predict with.
     Raises TaskError if name, kind, labels, metric or any example are not usable.
