@@ -83,6 +83,10 @@ def test_the_table_compares_by_the_same_texts(made: tuple[ModuleType, Path]):
     assert told[2].startswith("| TSS+ | ") and told[2].endswith("| – |")
     assert told[3].startswith("| SupSup | ") and "+13.89 (" in told[3] and told[3].endswith("| 17 of 17 |")
     assert told[4].startswith("Not whole: ONE") and told[5] == "1224 rows of 17 tasks, 5 of 5 folds."
+    again, bound = (runs(module, folds, *one) for one in (("TSS+, revisited", 1, 5), ("MTL (Adapter)", 3, 5)))
+    lines += module.collect(Runs({}, [*again, *bound]), folds)
+    (told,) = (line for line in module.table(module.answers(lines)) if "all data at once" in line)
+    assert told.startswith("TSS+, revisited, above MTL (Adapter)") and "right +13.89 (" in told
 
 
 def test_stores_are_asked_again_once_revisited(made: tuple[ModuleType, Path]):
