@@ -169,7 +169,7 @@ def table(found: Mapping[str, Answers]) -> list[str]:
         lines.append("| " + " | ".join([*cells, _higher(found["TSS+"], found[method])]) + " |")
     if {AGAIN, BOUND} <= set(scored):
         told = [f"{key} {_apart(value - scored[BOUND][key])}" for key, value in scored[AGAIN].items()]
-        lines += ["", f"{AGAIN}, above {BOUND}, which has all data at once: {'; '.join(told)}.", ""]
+        lines += ["", f"{AGAIN}, above {BOUND}, which has all data at once: {'; '.join(told)}."]
     left = [f"{method} ({rows[method]} rows)" for method in found if method not in whole]
     lines += [f"Not whole: {', '.join(left)}."] if left else []
     held = {text.split()[0] for texts, _ in found[whole[0]].values() for text in texts}

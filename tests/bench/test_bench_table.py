@@ -247,13 +247,15 @@ def test_what_a_method_does_beside_the_training_costs_time_too(tmp_path: Path):
 
 
 def test_options_of_single_systems_are_told(tmp_path: Path):
-    runs = read_runs(write_runs(tmp_path / "runs", ["ccd"], [0, 1], ["tss", "one", "cuber"], options={"epochs": 15}))
+    runs = read_runs(write_runs(tmp_path / "runs", ["ccd"], [0, 1], ["tss", "one", "cuber"], options={"epochs": 7}))
+    usual = resolve("cuber", "recommended").flat()["epochs"]
     for run in runs.runs:
-        own = {"one": {"lm_lr": 2e-4}, "cuber": {"cuber_lr": 0.05} if run.header["order"] else {}}
-        run.header["config"] = {**resolve(run.header["method"], "recommended").flat(), "epochs": 15}
+        own = {"one": {"lm_lr": 2e-4}, "cuber": {"cuber_lr": 0.05, "epochs": usual} if run.header["order"] else {}}
+        run.header["config"] = {**resolve(run.header["method"], "recommended").flat(), "epochs": 7}
         run.header["config"] |= {"gone": 1, **own.get(run.header["method"], {})}
     notes = " ".join(next(table.notes for table in tables(runs) if table.title == "Notes"))
-    assert "Options of single systems: ONE lm_lr 0.0002; CUBER cuber_lr 0.05 in 1 of 2 cells. " in f"{notes} "
+    again = f"epochs {usual} in 1 of 2 cells"
+    assert f"Options of single systems: ONE lm_lr 0.0002; CUBER cuber_lr 0.05 in 1 of 2 cells, {again}. " in f"{notes} "
 
 
 def test_results_are_one_a_method_and_order(runs: Path):

@@ -15,6 +15,7 @@ from tss.bench.compact import FORM, expanded, square
 from tss.bench.examples import Columns
 from tss.bench.plan import runs_as
 from tss.bench.sequence import Line, entry_of, proof, seconds_of
+from tss.config import resolve
 from tss.errors import TssError
 from tss.report.measures import Score
 
@@ -36,7 +37,12 @@ class Run:
     @property
     def seconds(self) -> list[float]:
         """What learning each task took; tasks that were learnt together share their one training."""
-        return seconds_of(self.lines, len(self.header["tasks"]) if self.header["joint"] else 1)
+        return seconds_of(self.lines, self.header["joint"])
+
+    def options(self, preset: str) -> dict[str, Any]:
+        """What its config has and the preset has not; options that the method has no longer are left out."""
+        usual, config = resolve(self.header["method"], preset).flat(), self.header.get("config", {})
+        return {key: value for key, value in config.items() if key in usual and value != usual[key]}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 from tss.bench.collect import Run, Runs
 from tss.bench.plan import Asked, Cell, Plan, plan_of
-from tss.config import resolve
 from tss.errors import ConfigError, nearest
 
 Wanted = Mapping[str, Sequence[Any]]  # "methods", "sequences", "orders": these alone; nothing: all
@@ -69,8 +68,7 @@ def settings(runs: Runs, plan: Plan) -> dict[str, dict[str, Any]]:
             raise ConfigError(f"{method} has no cell in the grid that would tell its settings; `tss bench run` runs it")
         names = {cell.sequence for cell in plan.cells if cell.method == method}
         near = [run for run in those if run.header["sequence"] in names] or those
-        preset = resolve(method, runs.grid["settings"]["preset"]).flat()
-        kinds = [{k: v for k, v in run.header["config"].items() if k in preset and v != preset[k]} for run in near]
+        kinds = [run.options(runs.grid["settings"]["preset"]) for run in near]
         if differing := {key for one in kinds for key in one if any(one[key] != other.get(key) for other in kinds)}:
             raise ConfigError(
                 f"cells of {method} were run with several values of {', '.join(sorted(differing))}; "

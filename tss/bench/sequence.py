@@ -227,13 +227,13 @@ def _main(scores: dict[str, float]) -> float:
 def method_entry(learner: Learner, lines: Sequence[Line]) -> dict[str, Any]:
     """The lines of one method as the report wants them."""
     method = learner.method
-    entry = entry_of(method.label, method.forgets, lines, seconds_of(lines, len(lines) if method.joint else 1))
+    entry = entry_of(method.label, method.forgets, lines, seconds_of(lines, method.joint))
     return {**entry, "overlap": gate_overlap(learner, lines)}
 
 
-def seconds_of(lines: Sequence[Line], parts: int) -> list[float]:
-    """What learning each task took. parts: so many share one training, of which each line tells the whole."""
-    facts = [line["facts"] for line in lines]
+def seconds_of(lines: Sequence[Line], joint: bool) -> list[float]:
+    """What learning each task took. joint: all share one training, and each line tells the whole of it."""
+    facts, parts = [line["facts"] for line in lines], len(lines) if joint else 1
     return [(one.get("seconds", 0.0) + one.get("seconds_beside", 0.0)) / parts for one in facts]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import sqrt
 
@@ -12,7 +13,6 @@ from tss.bench.formats import MISSING, Table
 from tss.bench.measured import Measure, Measured, Over, final, forgetting, forgetting_since_best, together
 from tss.bench.plan import runs_as
 from tss.bench.published import FAMILIES, SETTINGS, SYSTEMS, Numbers
-from tss.config import resolve
 from tss.report.measures import Interval, Score
 
 REFERENCES = {"one": "ONE", "one-adapter": "ONE (Adapter)"}
@@ -214,19 +214,15 @@ def _about_runs(measured: Measured) -> list[str]:
 def _own_options(measured: Measured) -> list[str]:
     """What a system's cells were run with, where that is neither its preset's nor what the grid gives to all."""
     settings, out = measured.runs.grid["settings"], []
+    common = settings["options"]
     for method, label in measured.methods().items():
-        name = runs_as(method)
-        preset = resolve(name, settings["preset"]).flat() | settings["options"]
-        configs = [run.header.get("config", {}) for run in measured.runs.runs if run.header["method"] == name]
-        told: dict[str, dict[str, int]] = {}
-        for key, value in ((k, v) for config in configs for k, v in config.items() if preset.get(k, v) != v):
-            count = told.setdefault(key, {})
-            count[str(value)] = count.get(str(value), 0) + 1
-        words = [
-            f"{key} {value}{'' if count == len(configs) else f' in {count} of {len(configs)} cells'}"
-            for key, values in told.items()
-            for value, count in values.items()
-        ]
+        those = [run for run in measured.runs.runs if run.header["method"] == runs_as(method)]
+        counts = Counter[str]()
+        for run in those:
+            config = run.header.get("config", {})
+            given = run.options(settings["preset"]) | {key: config[key] for key in common if key in config}
+            counts.update(f"{key} {value}" for key, value in given.items() if common.get(key) != value)
+        words = [told + f" in {count} of {len(those)} cells" * (count < len(those)) for told, count in counts.items()]
         out += [f"{label} {', '.join(words)}"] if words else []
     return out
 
